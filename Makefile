@@ -5,27 +5,35 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Some images forbid bytecode files; the tests start hundreds of processes, which then compile all they import.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo browser test test-fast check bench docs site dist screenshots clean
+.PHONY: help demo browser test test-fast test-full check format bench docs site dist screenshots clean
 
-help:            ## what there is
+help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/  —/'
 
 demo: $(VENV)/.run          ## record an agent, kill it, see what happened
 	$(PYTHON) examples/demo/demo.py
 
-test: $(VENV)/.dev browser  ## all tests; PYTEST="..." for more options
-	$(PYTHON) -m pytest -n 2 $(PYTEST)
+test: $(VENV)/.dev browser  ## the tests that CI runs; PYTEST="..." for more options
+	$(PYTHON) -m pytest -n 2 -m "not full" $(PYTEST)
 
-test-fast: $(VENV)/.dev browser  ## the tests that take no time
-	$(PYTHON) -m pytest -n 2 -m "not slow" $(PYTEST)
+test-fast: $(VENV)/.dev browser  ## the quick tests
+	$(PYTHON) -m pytest -n 2 -m "not slow and not full" $(PYTEST)
 
-check: $(VENV)/.dev         ## format, lint, types, import contracts, docs and their site
+test-full: $(VENV)/.dev browser  ## everything, also what takes minutes; lists what could not run, and why
+	$(PYTHON) -m pytest -n 2 -rs $(PYTEST)
+
+check: $(VENV)/.dev         ## format, lint, types (Python and web/), import contracts, docs and their site
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
+	$(PYTHON) tools/web.py check
 	$(PYTHON) docs/generate.py --check
 	$(VENV)/bin/zensical build --strict --clean -f mkdocs.yml
+
+format: $(VENV)/.dev        ## format everything: Python and web/
+	$(PYTHON) -m ruff format .
+	$(PYTHON) tools/web.py format
 
 bench: $(VENV)/.bench browser       ## measure, beside the floor and the peers; writes bench/RESULTS.md
 	$(PYTHON) -m bench
@@ -45,7 +53,7 @@ screenshots: $(VENV)/.dev browser  ## retake the pictures of the viewer: docs/im
 clean:           ## remove environments and build results
 	rm -rf .venv* build dist
 
-# The tests of pages look at them with Debian's browser.
+# Tests of the viewer use the browser of Debian.
 browser:
 	@test -x /usr/bin/chromium || { apt-get update -q && apt-get install -yq --no-install-recommends chromium; }
 

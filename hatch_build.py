@@ -31,6 +31,7 @@ except ImportError:  # Windows
 PAGE = Path("src/vestige/server/page")
 STAMP = "inputs.sha256"
 SKIPPED = {"node_modules", "dist", "generated"}
+NOT_IN_PAGE = {"tests", "biome.json"}
 
 
 class PageHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's configuration is not ours
@@ -43,7 +44,7 @@ class PageHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's con
 
 
 def build(root: Path) -> Path | None:
-    """The folder of the built page, made anew only when its source differs."""
+    """Build the page if its sources have changed, and return its folder."""
     source, page = root / "web", root / PAGE
     if os.environ.get("VESTIGE_NO_PAGE") or not source.is_dir():
         return None
@@ -51,7 +52,7 @@ def build(root: Path) -> Path | None:
     stamp = page / STAMP
     if stamp.exists() and stamp.read_text() == digest and (page / "index.html").exists():
         return page
-    with _alone(root / "build"):
+    with exclusive(root / "build"):
         html = _built(source, root / "build" / "web")
         page.mkdir(parents=True, exist_ok=True)
         stamp.unlink(missing_ok=True)  # an interrupted build is not taken for a finished one
@@ -61,8 +62,8 @@ def build(root: Path) -> Path | None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One build of a tree at a time; where there are no such locks, everybody hopes."""
+def exclusive(folder: Path) -> Iterator[None]:
+    """Run one build of a tree at a time, where the system has file locks."""
     folder.mkdir(exist_ok=True)
     with open(folder / "web.lock", "w") as lock:
         if fcntl is not None:
@@ -71,9 +72,11 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def digest_of(source: Path) -> str:
-    """Of everything that the page is made of, this file included."""
+    """Return the digest of everything that the page is made of, this file included."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for path in _files(source):
+        if NOT_IN_PAGE.intersection(path.relative_to(source).parts):
+            continue
         digest.update(f"\0{path.relative_to(source)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -87,23 +90,32 @@ def _files(source: Path) -> list[Path]:
 
 
 def _built(source: Path, work: Path) -> str:
-    """In a folder of its own, whose packages stay while the lock file does."""
-    node = _Node(work)
+    node = install(source, work, "--omit=dev")
+    node.run("typescript/bin/tsc", "--noEmit")
+    node.run("vite/bin/vite.js", "build", "--logLevel", "warn")
+    return one_file(work / "dist")
+
+
+def install(source: Path, work: Path, *options: str) -> Node:
+    """Copy web/ to `work`, with its packages and generated types.
+
+    Packages are installed again only when the lock file changes.
+    """
+    node = Node(work)
     lock = (source / "package-lock.json").read_bytes()
-    kept = work / "package-lock.json"
-    if not (work / "node_modules").is_dir() or not kept.exists() or kept.read_bytes() != lock:
+    installed = work / "package-lock.json"
+    has_packages = (work / "node_modules").is_dir() and installed.exists()
+    if not has_packages or installed.read_bytes() != lock:
         shutil.rmtree(work, ignore_errors=True)
         _copy(source, work)
-        node.npm("ci", "--ignore-scripts", "--no-audit", "--no-fund")
+        node.npm("ci", "--ignore-scripts", "--no-audit", "--no-fund", *options)
     else:
         for old in work.iterdir():
             if old.name != "node_modules":
                 shutil.rmtree(old) if old.is_dir() else old.unlink()
         _copy(source, work)
     node.run("openapi-typescript/bin/cli.js", "openapi.json", "-o", "src/generated/openapi.ts")
-    node.run("typescript/bin/tsc", "--noEmit")
-    node.run("vite/bin/vite.js", "build", "--logLevel", "warn")
-    return one_file(work / "dist")
+    return node
 
 
 def _copy(source: Path, work: Path) -> None:
@@ -130,7 +142,7 @@ def one_file(dist: Path) -> str:
     return html
 
 
-class _Node:
+class Node:
     """Node and npm out of the wheel. Its own `bin/npm` does not start: npm's script does."""
 
     def __init__(self, folder: Path) -> None:
@@ -148,21 +160,22 @@ class _Node:
     def npm(self, *arguments: str) -> None:
         self._call(str(self._home / "lib/node_modules/npm/bin/npm-cli.js"), *arguments)
 
-    def run(self, script: str, *arguments: str) -> None:
-        self._call(str(self._folder / "node_modules" / script), *arguments)
+    def run(self, script: str, *arguments: str, folder: Path | None = None) -> None:
+        """Run a package's script in the folder of the packages, or in another one."""
+        self._call(str(self._folder / "node_modules" / script), *arguments, folder=folder)
 
-    def _call(self, *arguments: str) -> None:
+    def _call(self, *arguments: str, folder: Path | None = None) -> None:
         path = f"{self._bin}{os.pathsep}{os.environ.get('PATH', '')}"
         done = subprocess.run(
             [str(self._bin / "node"), *arguments],
-            cwd=self._folder,
+            cwd=folder or self._folder,
             capture_output=True,
             text=True,
             env={**os.environ, "PATH": path},
         )
         if done.returncode:
-            told = (done.stdout + done.stderr).strip()
-            raise RuntimeError(f"web/: {' '.join(arguments[:2])} failed.\n{told[-4000:]}")
+            output = (done.stdout + done.stderr).strip()
+            raise RuntimeError(f"web/: {' '.join(arguments[:2])} failed.\n{output[-4000:]}")
 
 
 if __name__ == "__main__":

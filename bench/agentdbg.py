@@ -52,7 +52,7 @@ def measure() -> Sequence[Figure]:
         listed = _best(lambda: _vestige(["list", "--home", str(many), "--limit", str(RUNS)]))
         home = folder / "kept"
         _vestige(["import", str(many), "--home", str(home)])
-        kept = _best(lambda: _vestige(["list", "--home", str(home), "--limit", str(RUNS)]))
+        ours = _best(lambda: _vestige(["list", "--home", str(home), "--limit", str(RUNS)]))
         none = (None, None)
         view = _best(lambda: _viewer(peer, long, run.name)) if peer else none
         taken, load = _in_turns(
@@ -81,7 +81,7 @@ def measure() -> Sequence[Figure]:
         Figure(f"importing {EVENTS:,} events, beside its viewer", "s", taken[0], None, view[0]),
         Figure("peak memory of importing them, beside its load", "MB", taken[1], None, load[1]),
         Figure(f"listing {RUNS:,} run directories", "s", listed[0], None, theirs[0]),
-        Figure(f"listing {RUNS:,} runs once imported", "s", kept[0], None, theirs[0]),
+        Figure(f"listing {RUNS:,} runs once imported", "s", ours[0], None, theirs[0]),
     ]
 
 

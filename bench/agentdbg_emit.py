@@ -39,19 +39,19 @@ def measure() -> list[Figure]:
     for _ in range(ROUNDS):
         for name, python in pythons.items():
             with place.folder() as folder:
-                said = place.output(["-m", "bench.agentdbg_emit", name, str(folder)], python)
-            found[name].append(json.loads(said))
+                output = place.output(["-m", "bench.agentdbg_emit", name, str(folder)], python)
+            found[name].append(json.loads(output))
 
     def lowest(name: str, event: str) -> float | None:
         return min((one[event] for one in found.get(name, [])), default=None)
 
-    def row(event: str, peer: str, said: str, goal: Goal) -> Figure:
-        what = f"{EVENTS[event]}, beside agentdbg 0.3.0 {said}"
+    def row(event: str, peer: str, output: str, goal: Goal) -> Figure:
+        what = f"{EVENTS[event]}, beside agentdbg 0.3.0 {output}"
         return Figure(what, "µs", lowest(OURS, event), peer=lowest(peer, event), goal=goal)
 
     return [
-        row(event, peer, said, less_than_peer(times))
-        for peer, said, times in (
+        row(event, peer, output, less_than_peer(times))
+        for peer, output, times in (
             (SHIPPED, "as shipped", 20),
             (STUBBED, "with its fsync taken away", 4),
         )

@@ -79,7 +79,7 @@ def _record(vestige: Any, folder: Path) -> str:
     """Tool calls, and every two hundredth a model call that sends all messages so far."""
     prose = Prose(7)
     messages: list[dict[str, str]] = []
-    with vestige.Recorder(folder, redact=False, last_words=False) as recorder:
+    with vestige.Recorder(folder, redact=False, crash_hooks=False) as recorder:
         run = recorder.run("bench")
         for number in range(SPANS - 1):
             attributes = {"tool_call_id": f"call_{number}", "attempt": 1, "cached": False}

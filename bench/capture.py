@@ -35,9 +35,9 @@ def measure() -> list[Figure]:
         # In the same Python, so that the interpreter is not what is compared.
         pythons = {"ours": theirs, "json": theirs, "weakincentives": theirs}
     costs = _lowest(pythons)
-    peer, said = costs.get("weakincentives"), ""
+    peer, suffix = costs.get("weakincentives"), ""
     if peer is None:
-        peer, said = QUOTED_US, " (quoted)"
+        peer, suffix = QUOTED_US, " (quoted)"
     return [
         Figure("300 tool calls, memory", "MB", tools["memory_mb"], goal=Goal("below", 50)),
         Figure("300 tool calls, spool", "MB", tools["spool_mb"], goal=Goal("below", 5)),
@@ -45,7 +45,7 @@ def measure() -> list[Figure]:
         Figure("300 tool calls, CPU of a call", "ms", tools["call_ms"]),
         Figure("loading the manifest", "ms", tools["load_ms"], goal=Goal("below", 10)),
         Figure(
-            f"CPU of a log line, beside weakincentives{said}",
+            f"CPU of a log line, beside weakincentives{suffix}",
             "µs",
             costs["ours"],
             peer=peer,
@@ -124,8 +124,8 @@ def lines(capturing: Callable[[], Any]) -> dict[str, float]:
     def loop(count: int) -> float:
         begun = time.process_time()
         for number in range(count):
-            told = {"event": "call.done", "context": {"call": number, "who": "agent"}}
-            log.info("message %d", number, extra=told)
+            fields = {"event": "call.done", "context": {"call": number, "who": "agent"}}
+            log.info("message %d", number, extra=fields)
         return (time.process_time() - begun) / count * 1e6
 
     loop(1_000)

@@ -131,7 +131,7 @@ def ours(folder: Path, scanner: str | None = None) -> Contender:
         from vestige.record.redaction.redactor import Redactor
 
         recorder._redactor = Redactor(scanner=scanner)
-        recorder._suspicious = recorder._redactor.suspicious
+        recorder._scanner = recorder._redactor.scanner
     parent = recorder.run("bench").__enter__()
 
     def call() -> None:
@@ -139,6 +139,21 @@ def ours(folder: Path, scanner: str | None = None) -> Contender:
             span.end(body=OUTPUT)
 
     return Contender(call, lambda: parent.child(NAME, "tool", attributes(), INPUT))
+
+
+def ours_new_home(folder: Path) -> Contender:
+    """The first process of a home, while its scanner is not compiled yet."""
+    return ours(folder)
+
+
+def ours_compiled(folder: Path) -> Contender:
+    """Every later process, and the first one after about a second."""
+    import vestige
+    from vestige.record.redaction.secret_scanner import Scanner
+
+    scanners = vestige.Recorder(folder, redact=False).home.scanners
+    Scanner(cache_folder=scanners).compile()
+    return ours(folder)
 
 
 def disabled(folder: Path) -> Contender:
@@ -166,8 +181,8 @@ def otel(folder: Path, processor: str) -> Contender:
         return tracer.start_span(NAME, attributes={**attributes(), "input.value": INPUT})
 
     def call() -> None:
-        given = {**attributes(), "input.value": INPUT}
-        with tracer.start_as_current_span(NAME, attributes=given) as span:
+        span_attributes = {**attributes(), "input.value": INPUT}
+        with tracer.start_as_current_span(NAME, attributes=span_attributes) as span:
             span.set_attribute("output.value", OUTPUT)
 
     return Contender(call, begin)
@@ -240,17 +255,18 @@ def agentdbg(folder: Path) -> Contender:
         record_tool_call(NAME, args=arguments, result=OUTPUT, meta=attributes())
 
     contender = Contender(call)
-    _kept.append(run)
+    _open_spans.append(run)
     return contender
 
 
-_kept: list[Any] = []
+_open_spans: list[Any] = []
 """What must live as long as the process."""
 
 CONTENDERS: dict[str, Callable[[Path], Contender]] = {
     "floor": floor,
     "ours-bare": ours_bare,
-    "ours": ours,
+    "ours": ours_compiled,
+    "ours-new-home": ours_new_home,
     "ours-ahocorasick": lambda folder: ours(folder, "ahocorasick"),
     "ours-re": lambda folder: ours(folder, "re"),
     "disabled": disabled,
@@ -286,7 +302,7 @@ def time_calls(call: Callable[[], None]) -> dict[str, float]:
 
 def act_and_die(contender: Contender, scene: str) -> None:
     """Play a scene of survival.py, then die as one dies of the OOM killer."""
-    kept = []
+    open_spans = []
     if scene == "paced":
         for _ in range(20):
             contender.call()
@@ -296,9 +312,9 @@ def act_and_die(contender: Contender, scene: str) -> None:
             contender.call()
     else:
         assert contender.open is not None
-        kept = [contender.open() for _ in range(5)]
+        open_spans = [contender.open() for _ in range(5)]
     os.kill(os.getpid(), signal.SIGKILL)
-    del kept
+    del open_spans
 
 
 def main() -> None:

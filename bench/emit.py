@@ -38,6 +38,7 @@ def measure() -> list[Figure]:
     return [
         own("span, bare", "ours-bare", at_most_floor(1.5)),
         own("span, redacted and ambient, hyperscan", "ours", at_most_floor(2)),
+        own("span, redacted and ambient, in a new home", "ours-new-home", at_most_floor(2.2)),
         own("span, redacted and ambient, ahocorasick", "ours-ahocorasick", at_most_floor(2.8)),
         own("span, redacted and ambient, standard library", "ours-re", None),
         Figure("span, disabled", "µs", p50.get("disabled"), goal=Goal("below", 1)),

@@ -15,9 +15,9 @@ Measure = Literal["of floor", "less than peer", "at most", "below", "at least"]
 HEADER = ("what", "ours", "floor", "peer", "ratio", "target", "met")
 
 
-def added(whole: float, bare: float) -> float | None:
+def added(total: float, bare: float) -> float | None:
     """What something adds; None where the noise of the machine hides it."""
-    return whole - bare if whole > bare else None
+    return total - bare if total > bare else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,13 +57,13 @@ def fill(home: Path, spans: int, bodies: bool) -> None:
     """A journal as a program leaves it, with runs of a hundred spans."""
     import vestige
 
-    with vestige.Recorder(home, redact=False, last_words=False) as recorder:
+    with vestige.Recorder(home, redact=False, crash_hooks=False) as recorder:
         texts = _texts(spans) if bodies else [(None, None)] * spans
-        for number, (given, result) in enumerate(texts):
+        for number, (request, result) in enumerate(texts):
             if number % SPANS_OF_A_RUN == 0:
                 run = recorder.run("bench")
             attributes = {"tool_call_id": f"call_{number}", "attempt": 1, "cached": False}
-            run.child("search", "tool", attributes, given).end(body=result)
+            run.child("search", "tool", attributes, request).end(body=result)
             if (number + 1) % SPANS_OF_A_RUN == 0:
                 run.end()
 

@@ -27,10 +27,10 @@ def folder() -> Iterator[Path]:
 
 def environment() -> dict[str, str]:
     """For a child: our sources and these modules; nothing of a recording that we may be in."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("VESTIGE_")}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("VESTIGE_")}
     # An installed package has its bytecode; a checkout may not, and compiling is not importing.
-    kept.pop("PYTHONDONTWRITEBYTECODE", None)
-    return kept | {
+    inherited.pop("PYTHONDONTWRITEBYTECODE", None)
+    return inherited | {
         "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
         "PYTHONPYCACHEPREFIX": str(Path(DISK or tempfile.gettempdir()) / "vestige-bench-bytecode"),
     }

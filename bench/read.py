@@ -38,7 +38,7 @@ def skeleton() -> Figure:
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
     with place.folder() as folder:
-        with vestige.Recorder(folder, redact=False, last_words=False) as recorder:
+        with vestige.Recorder(folder, redact=False, crash_hooks=False) as recorder:
             run = recorder.run("bench")
             for number in range(SPANS - 1):
                 attributes = {"tool_call_id": f"call_{number}", "attempt": 1, "cached": False}

@@ -125,9 +125,9 @@ async def _get(
 ) -> int:
     head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n\r\n"
     writer.write(head.encode())
-    told = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    length = re.search(r"(?i)content-length: (\d+)", told)
+    header = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    length = re.search(r"(?i)content-length: (\d+)", header)
     if length is None:
-        raise ValueError(told)
+        raise ValueError(header)
     await reader.readexactly(int(length[1]))
-    return int(told.split(" ", 2)[1])
+    return int(header.split(" ", 2)[1])

@@ -60,9 +60,9 @@ def serving(home: Path, key_name: str = "bench") -> Iterator[Served]:
         [*command, "--home", str(home)], env=place.environment(), stderr=subprocess.PIPE
     ) as process:
         assert process.stderr is not None
-        said = process.stderr.readline().decode()
+        url = process.stderr.readline().decode().split()[4]
         try:
-            yield Served(int(said.rstrip("/\n").rpartition(":")[2]), key, process.pid)
+            yield Served(int(url.rstrip("/").rpartition(":")[2]), key, process.pid)
         finally:
             process.terminate()
             process.communicate()
@@ -119,10 +119,10 @@ def load() -> list[Figure]:
         fill_store(folder)
         runs = STORE_SPANS // ingest.SPANS_OF_A_RUN
         paths = ["/api/v1/list?limit=20", "/api/v1/span?id=r{0}.s50", "/api/v1/show?id=r{0}"]
-        asked = [path.format(2 + 997 * n % (runs - 2)) for n in range(100) for path in paths]
+        targets = [path.format(2 + 997 * n % (runs - 2)) for n in range(100) for path in paths]
         before = count_spans(folder)
         with serving(folder) as server:
-            readers.read(server.port, server.key, asked, READERS, 2)  # warm
+            readers.read(server.port, server.key, targets, READERS, 2)  # warm
             sender = subprocess.Popen(
                 [
                     sys.executable,
@@ -137,7 +137,7 @@ def load() -> list[Figure]:
                 cwd=place.ROOT,
                 stdout=subprocess.PIPE,
             )
-            seen = readers.read(server.port, server.key, asked, READERS, SECONDS)
+            seen = readers.read(server.port, server.key, targets, READERS, SECONDS)
             out, _ = sender.communicate()
         sent = json.loads(out)
         lost = before + sent["spans"] - count_spans(folder)
@@ -257,7 +257,7 @@ def _truncated(kind: str, count: int) -> list[Figure]:
 
     text = "event " * (EVENT_BYTES // 6)
     with place.folder() as folder:
-        with vestige.Recorder(folder, redact=False, last_words=False) as recorder:
+        with vestige.Recorder(folder, redact=False, crash_hooks=False) as recorder:
             run = recorder.run("bench")
             for number in range(count):
                 if kind == "calls":

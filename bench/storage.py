@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from vestige.store.compression import compress
 from vestige.store.sqlite.bodies import packed_bodies
 from vestige.store.sqlite.bodies.body_store import ROWS, TABLES, Bodies
-from vestige.store.sqlite.bodies.compression import compress
 
 CONVERSATIONS = 36
 TURNS_MAX = 50
@@ -112,7 +112,8 @@ def write_store(path: Path, bodies: Iterable[bytes]) -> tuple[list[int], float]:
     # The tables of bodies alone: what else a store holds is not compared here.
     tenant = "ALTER TABLE bodies ADD COLUMN tenant INTEGER NOT NULL DEFAULT 0;"
     db.executescript(
-        f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {TABLES} {tenant} {ROWS} {packed_bodies.TABLES}"
+        f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {TABLES} {tenant} {ROWS} "
+        f"{packed_bodies.TABLES}"
     )
     store = Bodies(db)
     ids = []
@@ -222,7 +223,8 @@ def main() -> None:
         smaller = row["unit"] == "MB"
         times = row["peer"] / row["ours"] if smaller else row["ours"] / row["peer"]
         print(
-            f"{row['name']:45} {numbers} {row['unit']:5} {'met' if row['met'] else 'MISSED':6} {times:5.1f}x"
+            f"{row['name']:45} {numbers} {row['unit']:5} {'met' if row['met'] else 'MISSED':6} "
+            f"{times:5.1f}x"
         )
 
 

@@ -55,11 +55,11 @@ def _count_ours(folder: Path, open: bool) -> int:
 
     home = get_home(folder)
     catch_up(home)
-    wanted = "interrupted" if open else "ok"
+    expected = "interrupted" if open else "ok"
     with SqliteStore.open(home.store, readonly=True) as store:
         runs = [store.load_run(run.id) for run in store.list_runs(RunFilter(with_implicit=True))]
     spans = [span for run in runs for span in run.spans if span.name == NAME]
-    return sum(span.status == wanted for span in spans)
+    return sum(span.status == expected for span in spans)
 
 
 def _count_spans(folder: Path, open: bool) -> int:
@@ -68,8 +68,8 @@ def _count_spans(folder: Path, open: bool) -> int:
 
 
 def _count_lines(folder: Path, open: bool) -> int:
-    wanted = "start" if open else "end"
-    return sum(line["message"] == wanted for line in _lines(folder / "log.ndjson"))
+    expected = "start" if open else "end"
+    return sum(line["message"] == expected for line in _lines(folder / "log.ndjson"))
 
 
 READERS: dict[str, Callable[[Path, bool], int]] = {

@@ -39,8 +39,8 @@ T0 = 1_790_000_000_000_000_000
 def measure() -> list[Figure]:
     with place.folder() as folder:
         small, large = fill(folder)
-        figures = asked(folder, small, "1 M spans", ASKED_MS)
-        figures += asked(folder, large, "a run of 20,000", {"check": CHECK_LARGE_MS})
+        figures = measure_verbs(folder, small, "1 M spans", ASKED_MS)
+        figures += measure_verbs(folder, large, "a run of 20,000", {"check": CHECK_LARGE_MS})
     return [*figures, starting()]
 
 
@@ -96,12 +96,12 @@ def run_records(number: int, spans: int, chance: random.Random, bodies: bool) ->
             yield closed(span, attributes=attributes)
         else:
             tool = chance.choice(("search", "fetch", "read_file", "write_file"))
-            given = {
+            arguments = {
                 "tool_call_id": f"call_{number}_{place_in_run}",
                 "q": f"topic {chance.random():.6f}",
             }
-            body = json.dumps(given) if bodies else None
-            yield opened(span, "tool", tool, root, attributes=given, body=body)
+            body = json.dumps(arguments) if bodies else None
+            yield opened(span, "tool", tool, root, attributes=arguments, body=body)
             failed = chance.random() < 0.01
             result = "a result of some words " * 20 + span if bodies else None
             yield closed(span, "error" if failed else "ok", body=result)
@@ -119,7 +119,7 @@ def request(span: str) -> str:
 # --- the questions --------------------------------------------------------------------------------
 
 
-def asked(folder: Path, run: str, where: str, goals: dict[str, int]) -> list[Figure]:
+def measure_verbs(folder: Path, run: str, where: str, goals: dict[str, int]) -> list[Figure]:
     rounds = []
     for _ in range(ROUNDS):
         done = place.run(["-m", "bench.verbs", str(folder), run])

@@ -3,8 +3,8 @@
     python -m bench.viewer fill long|deep|many HOME      # what is looked at
 
 First rows are timed in the page, from the last byte of the answer to the first frame with a row in
-it. Frames are the gaps between animation frames while a wheel turns (a timeline is zoomed and moved). The heap is read after a
-collection, with the view open. Everything else on the machine slows a browser too: best of rounds.
+it. Frames are the gaps between animation frames while a wheel turns (a timeline is zoomed and
+moved). The heap is read after a collection, with the view open. Everything else on the machine slows a browser too: best of rounds.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def fill_long(home: Path) -> None:
     """Steps of a model call, a tool and a note, as an agent makes them all day."""
     import vestige
 
-    recorder = vestige.Recorder(home, redact=False, last_words=False)
+    recorder = vestige.Recorder(home, redact=False, crash_hooks=False)
     with recorder, recorder.run("long agent") as run:
         for number in range(LONG // 4):
             _step(run, number)
@@ -82,12 +82,12 @@ def fill_long(home: Path) -> None:
 
 def _step(run: Any, number: int) -> None:
     step = run.child(f"step {number % 17}", "step")
-    asked = {"role": "user", "content": f"question {number} " + "word " * 20}
-    request = json.dumps({"model": "gpt-4o", "messages": [asked]})
+    question = {"role": "user", "content": f"question {number} " + "word " * 20}
+    request = json.dumps({"model": "gpt-4o", "messages": [question]})
     call = step.child("chat", "llm", {"model": "gpt-4o", "provider": "openai"}, request)
     call.set_attributes(input_tokens=100 + number % 50, output_tokens=20)
-    told = {"role": "assistant", "content": f"answer {number}"}
-    call.end(body=json.dumps({"choices": [{"message": told}]}))
+    reply = {"role": "assistant", "content": f"answer {number}"}
+    call.end(body=json.dumps({"choices": [{"message": reply}]}))
     tool = step.tool("search", {"q": number})
     tool.end(ValueError("nothing found") if number % 97 == 0 else None, body="result " * 5)
     step.child("note").end()
@@ -97,7 +97,7 @@ def _step(run: Any, number: int) -> None:
 def fill_deep(home: Path) -> None:
     import vestige
 
-    recorder = vestige.Recorder(home, redact=False, last_words=False)
+    recorder = vestige.Recorder(home, redact=False, crash_hooks=False)
     with recorder, recorder.run("one trace") as run:
         for number in range(DEEP // 50):
             chain = [run.child(f"request {number}", "request")]
@@ -111,7 +111,7 @@ def fill_deep(home: Path) -> None:
 def fill_many(home: Path) -> None:
     import vestige
 
-    with vestige.Recorder(home, redact=False, last_words=False) as recorder:
+    with vestige.Recorder(home, redact=False, crash_hooks=False) as recorder:
         for number in range(MANY):
             with recorder.run(f"agent {number % 40}", f"talk {number // 4}") as run:
                 run.tool("search", {"q": number}).end()
@@ -128,7 +128,17 @@ def browsing(home: Path) -> Iterator[tuple[Any, str]]:
     """A page, and the address that `vestige ui` of a home has for it."""
     from playwright.sync_api import sync_playwright
 
-    command = [sys.executable, "-m", "vestige", "ui", "--no-browser", "--home", str(home)]
+    command = [
+        sys.executable,
+        "-m",
+        "vestige",
+        "ui",
+        "--no-browser",
+        "--port",
+        "0",
+        "--home",
+        str(home),
+    ]
     with (
         subprocess.Popen(command, stderr=subprocess.PIPE, env=place.environment()) as server,
         sync_playwright() as playwright,
@@ -138,9 +148,9 @@ def browsing(home: Path) -> Iterator[tuple[Any, str]]:
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
         )
         try:
-            said = server.stderr.readline().decode()
-            found = re.search(r"http://\S+?(?=;)", said)
-            assert found, said
+            first_line = server.stderr.readline().decode()
+            found = re.search(r"http://\S+", first_line)
+            assert found, first_line
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.set_default_timeout(120_000)
             page.add_init_script(WATCH % json.dumps(ROWS))
@@ -154,6 +164,7 @@ def run_page(home: Path, what: str, views: tuple[str, ...]) -> list[Figure]:
     first_ms: dict[str, list[float]] = {view: [] for view in views}
     whole_ms = []
     frames: dict[str, list[float]] = {view: [] for view in views}
+    slowest: dict[str, list[float]] = {view: [] for view in views}
     heap_mb = 0.0
     with browsing(home) as (page, url):
         page.goto(url)
@@ -161,7 +172,9 @@ def run_page(home: Path, what: str, views: tuple[str, ...]) -> list[Figure]:
             for view in views:
                 first_ms[view].append(first_rows(page, url, view))
                 whole_ms.append(page.evaluate("view => window.first[view]", view))
-                frames[view].append(slow_frames(page, view))
+                gaps = frame_gaps(page, view)
+                frames[view].append(gaps[int(len(gaps) * 0.95)])
+                slowest[view].append(gaps[-1])
                 heap_mb = max(heap_mb, heap(page))
     return [
         *(
@@ -182,6 +195,10 @@ def run_page(home: Path, what: str, views: tuple[str, ...]) -> list[Figure]:
             )
             for view in views
         ),
+        *(
+            Figure(f"{what}, {view}: slowest frame while scrolling", "ms", min(slowest[view]))
+            for view in views
+        ),
         Figure(f"{what}: from the link to rows", "ms", min(whole_ms)),
         Figure(f"{what}: JavaScript heap", "MB", heap_mb, goal=Goal("below", 300)),
     ]
@@ -193,31 +210,32 @@ def first_rows(page: Any, url: str, view: str) -> float:
     page.goto(f"{url}#/run/r2?view={view}")
     page.wait_for_selector(ROWS[view])
     page.wait_for_timeout(100)  # the frame after
-    asked = "transcript" if view == "transcript" else "outline"
-    told: float = page.evaluate(
+    route = "transcript" if view == "transcript" else "outline"
+    started_ms: float = page.evaluate(
         """([asked, view]) => {
             const came = performance.getEntriesByType('resource').find(one => one.name.includes('/api/v1/' + asked + '?'));
             return window.first[view] - came.responseEnd;
         }""",
-        [asked, view],
+        [route, view],
     )
-    return told
+    return started_ms
 
 
-def slow_frames(page: Any, view: str) -> float:
-    """The gap that 95 of 100 frames keep below, while a wheel turns."""
+def frame_gaps(page: Any, view: str) -> list[float]:
+    """Return the times between frames while a wheel turns, the slowest last."""
     page.mouse.move(400, 600)
     page.evaluate("window.frames_ms = []")
     for turn in range(TURNS):
         if view == "timeline":  # in and out, and along
-            page.keyboard.down("Control" if turn % 2 else "Shift")
+            if turn % 2:
+                page.keyboard.down("Shift")
             page.mouse.wheel(0, -60 if turn < TURNS * 2 // 3 else 60)
-            page.keyboard.up("Control" if turn % 2 else "Shift")
+            if turn % 2:
+                page.keyboard.up("Shift")
         else:
             page.mouse.wheel(0, 300 if turn % 10 else 30_000)
     page.wait_for_timeout(300)
-    gaps: list[float] = sorted(page.evaluate("window.frames_ms"))
-    return gaps[int(len(gaps) * 0.95)]
+    return sorted(page.evaluate("window.frames_ms"))
 
 
 def heap(page: Any) -> float:

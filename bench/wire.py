@@ -104,7 +104,7 @@ def _events() -> list[bytes]:
 
 @contextmanager
 def provider() -> Iterator[str]:
-    whole = _answer()
+    answer = _answer()
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in _events()) + b"0\r\n\r\n"
 
     class Handler(BaseHTTPRequestHandler):
@@ -121,9 +121,9 @@ def provider() -> Iterator[str]:
             if streamed:
                 self.send_header("Transfer-Encoding", "chunked")
             else:
-                self.send_header("Content-Length", str(len(whole)))
+                self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(chunks if streamed else whole)
+            self.wfile.write(chunks if streamed else answer)
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import vestige
@@ -30,26 +31,51 @@ def render_checks(table: Table) -> str:
     ]
     parts = [
         "# Checks",
-        "What `vestige check` looks for. *Confidence*: of a hundred such findings, how many are really so."
-        " A finding may carry a lower severity or confidence than its check. Another package adds checks"
+        "What `vestige check` looks for. *Confidence*: of a hundred such findings, how many are "
+        "really so."
+        " A finding may carry a lower severity or confidence than its check. Another package adds "
+        "checks"
         " through the entry point group `vestige.checks`.",
         table(("check", "finds", "severity", "confidence"), rows),
+        *_render_precision(table),
     ]
     for each in all_checks():
         parts += [
             f"## {each.name}",
             f"{each.title}.",
-            f"- Looks at: {each.looks_at}.\n- Severity: {each.severity}; confidence {each.confidence:.0%}.\n"
+            f"- Looks at: {each.looks_at}.\n- Severity: {each.severity}; confidence "
+            f"{each.confidence:.0%}.\n"
             f"- Known to be wrong about: {each.false_positives}.\n- Version {each.version}.",
         ]
     return "\n\n".join(parts)
 
 
+def _render_precision(table: Table) -> list[str]:
+    """Render the precision of each kind of finding on labelled runs (bench/power.py)."""
+    path = Path(__file__).parents[1] / "bench" / "precision.json"
+    measured = json.loads(path.read_text(encoding="utf-8"))
+    rows = [
+        (f"`{kind}`", str(each["findings"]), f"{each['on_label']:.0%}")
+        for kind, each in measured["kinds"].items()
+    ]
+    return [
+        "## Measured precision",
+        f"Findings on {measured['runs']} traces of agents whose errors people have labelled, and"
+        " the share whose cause is a labelled span. A random model or tool call is labelled in"
+        f" {measured['chance']:.0%}. Labels are not complete, so a finding off a label is not"
+        " always wrong. Kinds that only cost time or money, and `history-loss`, whose share was far"
+        " below chance, come after all others.",
+        table(("kind", "findings", "on a label"), rows),
+    ]
+
+
 def render_verbs(table: Table) -> str:
     parts = [
         "# Verbs",
-        "The same in the command line, in Python (`vestige.open()`) and in the MCP server. An answer is text"
-        f" within a budget of tokens, never above {TOKENS_MAX}; `--json` gives the same facts as data, with a"
+        "The same in the command line, in Python (`vestige.open()`) and in the MCP server. An "
+        "answer is text"
+        f" within a budget of tokens, never above {TOKENS_MAX}; `--json` gives the same facts as "
+        f"data, with a"
         " version. Keys below are read off real answers; `[]` is a list, `*` any key.",
     ]
     shapes: dict[str, set[tuple[str, str]]] = {}

@@ -70,9 +70,9 @@ def render_openapi() -> str:
     from vestige.server.routes.openapi import render_document
     from vestige.server.server_state import Server
 
-    told = render_document(make_app(Server(Home(Path("/nowhere")))).routes)
-    told["info"]["version"] = ""  # a release alone is no reason to build the page anew
-    return json.dumps(told, indent=1) + "\n"
+    document = render_document(make_app(Server(Home(Path("/nowhere")))).routes)
+    document["info"]["version"] = ""  # a release alone does not rebuild the page
+    return json.dumps(document, indent=1) + "\n"
 
 
 # --- bundles ----------------------------------------------------------------------------
@@ -91,7 +91,8 @@ def render_rules() -> str:
     ]
     parts.append(
         "`vestige validate` names the rule that is broken. A rule belongs to the first profile that"
-        " enforces it: `latest` and `strict` each add to `seed`. JSON Schemas of the typed files are"
+        " enforces it: `latest` and `strict` each add to `seed`. JSON Schemas of the typed files "
+        "are"
         " in `schemas/artifacts/`."
     )
     for profile in artifact_rules.PROFILES:
@@ -122,13 +123,15 @@ def render_openwop_rules() -> str:
         )
         for rule in openwop_rules.RULES.values()
     ]
-    told = (
-        "`vestige validate FILE` tells all that is wrong with a bundle at once, each with its place and"
-        " its rule. What a published schema says is an error, and so is what the text says plainly; a"
+    introduction = (
+        "`vestige validate FILE` reports everything wrong with a bundle at once, each with its "
+        "place and"
+        " its rule. What a published schema says is an error, and so is what the text says "
+        "plainly; a"
         " warning alone makes no bundle invalid."
     )
     table = _table(("rule", "what has to hold", "who says so", "what to do"), rows)
-    return "\n\n".join(["# Rules of an OpenWOP debug bundle", told, table])
+    return "\n\n".join(["# Rules of an OpenWOP debug bundle", introduction, table])
 
 
 # --- commands ---------------------------------------------------------------------------
@@ -172,7 +175,7 @@ def _command(command: Any) -> str:
 
 def _option(option: click.Option) -> tuple[str, ...]:
     name = " ".join([*option.opts, option.metavar or ""]).strip()
-    shown = option.show_default  # a text: what stands for it
+    shown = option.show_default  # a text describes it
     default = f" Default: {shown if isinstance(shown, str) else option.default}." if shown else ""
     return f"`{name}`", f"{option.help or ''}{default}".strip()
 
@@ -183,9 +186,11 @@ def _option(option: click.Option) -> tuple[str, ...]:
 def render_settings() -> str:
     text = settings.__doc__ or ""
     fields = dict(_settings())
-    told, rows = re.findall(r"(?m)^ +VESTIGE_(\w+) {2,}(.+)$", text), []
-    assert {name.lower() for name, _ in told} >= fields.keys(), "settings.py: say what each is for"
-    for variable, meaning in told:
+    described, rows = re.findall(r"(?m)^ +VESTIGE_(\w+) {2,}(.+)$", text), []
+    assert {name.lower() for name, _ in described} >= fields.keys(), (
+        "settings.py: say what each is for"
+    )
+    for variable, meaning in described:
         name = variable.lower()
         in_config = f"`{name}`" if name in fields else "—"
         rows.append(
@@ -259,20 +264,20 @@ def render_limits() -> str:
 
 
 def render_schema() -> str:
-    told = (
+    introduction = (
         "One SQLite file, `store.db` in the home. Each step brings an older store to the next"
-        " version; `PRAGMA user_version` tells which one a file has. Read it with any SQLite"
+        " version; `PRAGMA user_version` is the version of a file. Read it with any SQLite"
         " tool; write to it only through Vestige."
     )
     steps = [
         f"## Version {n}\n\n```sql\n{sql.strip()}\n```" for n, sql in enumerate(schema.STEPS, 1)
     ]
-    return "\n\n".join(["# The store's schema", told, *steps])
+    return "\n\n".join(["# The store's schema", introduction, *steps])
 
 
 def render_record() -> str:
-    told = inspect.cleandoc(types.__doc__ or "").partition("Types here")[0].strip()
-    parts = ["# The record", told]
+    introduction = inspect.cleandoc(types.__doc__ or "").partition("Types here")[0].strip()
+    parts = ["# The record", introduction]
     for node in ast.parse(inspect.getsource(types)).body:
         if not isinstance(node, ast.ClassDef) or node.name == "Unknown":
             continue
@@ -293,7 +298,7 @@ def render_record() -> str:
 def _example() -> str:
     """The lines of a small run, from a recorder whose clock and ids count."""
     for name in [name for name in os.environ if name.startswith("VESTIGE_")]:
-        del os.environ[name]  # whoever runs this may be recorded, or have turned recording off
+        del os.environ[name]  # the caller may be recorded, or have disabled recording
     recorder = FakeRecorder()
     run = recorder.run("triage", conversation_id="ticket-9")
     with run, run.span("search", type="tool", body='{"q": "refunds"}') as span:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from vestige.formats.agentdbg import event_schema
+from vestige.formats.agentdbg import file_structs
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -20,7 +20,7 @@ def _agentdbg(title: str, kind: type[Any]) -> str:
 
 SCHEMAS: dict[str, Callable[[], str]] = {
     "agentdbg/event.schema.json": lambda: _agentdbg(
-        "AgentDbg v0.1: a line of events.jsonl", event_schema.Event
+        "AgentDbg v0.1: a line of events.jsonl", file_structs.Event
     ),
-    "agentdbg/run.schema.json": lambda: _agentdbg("AgentDbg v0.1: run.json", event_schema.RunFile),
+    "agentdbg/run.schema.json": lambda: _agentdbg("AgentDbg v0.1: run.json", file_structs.RunFile),
 }

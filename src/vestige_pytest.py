@@ -70,16 +70,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _warn_of_root(config: pytest.Config) -> None:
-    """pytest takes an existing DIR of `--vestige-bundle DIR` for a place of tests when it looks for its
-    root folder, as the value of any plugin's option that does not follow a `=`."""
-    given, here = config.invocation_params.args, config.invocation_params.dir
-    if "--vestige-bundle" not in given:
+    """pytest takes an existing DIR of `--vestige-bundle DIR` for a place of tests when it looks for
+    its root folder, as the value of any plugin's option that does not follow a `=`."""
+    arguments, here = config.invocation_params.args, config.invocation_params.dir
+    if "--vestige-bundle" not in arguments:
         return
     target = (here / str(config.getoption("vestige_bundle"))).resolve()
     if target.is_dir() and not target.is_relative_to(here) and here != config.rootpath:
         config.issue_config_time_warning(
             pytest.PytestConfigWarning(
-                f"--vestige-bundle {target}: pytest chose {config.rootpath} as its root folder because"
+                f"--vestige-bundle {target}: pytest chose {config.rootpath} as its root folder "
+                f"because"
                 " of it, and may read other settings. Write --vestige-bundle=DIR."
             ),
             stacklevel=2,
@@ -87,7 +88,8 @@ def _warn_of_root(config: pytest.Config) -> None:
 
 
 def _load_plugin(config: pytest.Config) -> object:
-    """All that is made while modules load stays: Python need not look for garbage in it (vestige/_runtime/gc_pause.py)."""
+    """All that is made while modules load stays: Python need not look for garbage in it
+    (vestige/_runtime/gc_pause.py)."""
     sys.meta_path.insert(0, _AsTheyAre)
     config.add_cleanup(_AsTheyAre.leave)
     was_on = gc.isenabled()
@@ -101,8 +103,8 @@ def _load_plugin(config: pytest.Config) -> object:
 
 
 class _AsTheyAre:
-    """Finds our modules before pytest does. It would rewrite the assertions of all that is installed with
-    a plugin, and ask of everything else whether it has tests."""
+    """Finds our modules before pytest does. It would rewrite the assertions of all that is
+    installed with a plugin, and ask of everything else whether it has tests."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -111,13 +113,13 @@ class _AsTheyAre:
 
     @classmethod
     def leave(cls) -> None:
-        if cls in sys.meta_path:  # whoever runs a session inside of another may have cleared it
+        if cls in sys.meta_path:  # a session inside another session may have removed it
             sys.meta_path.remove(cls)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Bundles are no place to look for tests: in time there are hundreds, and what is attached to one may look like
-    a test itself. Also when we are off: those of earlier sessions are there."""
+    """Bundles are no place to look for tests: in time there are hundreds, and what is attached to
+    one may look like a test itself. Also when we are off: those of earlier sessions are there."""
     day, _, time = collection_path.name.partition("_")
     if not (len(day) == 8 and len(time) == 6 and day.isdecimal() and time.isdecimal()):
         return None

@@ -1,11 +1,12 @@
 """What every test may use: a home of its own, programs that record into it, and what came of it.
 
 home          an empty home for this test; also $VESTIGE_HOME
+store         the empty store of `home`, open for writing
 data_dir      where AgentDbg's run directories are; also $AGENTDBG_DATA_DIR
 run_program   run(source, ...): a small Python program in a process of its own, recording into `home`
 read_runs     read_runs(): every run in `home`, implicit ones too, oldest first
 small_disk    small_disk("64k"): a disk of that size, to fill or to make read-only; skips where it may not
-agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); slow
+agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); full
 browser       a Chromium for this module's tests (tests/web); skips where no page was built
 golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
 
@@ -29,8 +30,11 @@ import pytest
 import vestige.emit.hooks.thread_context
 import vestige.process_recorder
 import vestige.process_writer
+import vestige.record.coercion
+from support.process_tests import starts_process
 from support.programs import Golden, ReadRuns, RunProgram, SmallDisk, load, run_in
 from vestige.home import Home
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 # How long an example takes says something about the machine. What CI sees, CI sees again: there
 # the examples are always the same (--hypothesis-profile=same); elsewhere each run looks further.
@@ -38,7 +42,9 @@ _any_speed = hypothesis.settings(
     deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
 )
 hypothesis.settings.register_profile("any-speed", _any_speed)
-hypothesis.settings.register_profile("same", _any_speed, derandomize=True, database=None)
+hypothesis.settings.register_profile(
+    "same", _any_speed, derandomize=True, database=None, max_examples=50
+)
 hypothesis.settings.load_profile("any-speed")
 
 
@@ -50,6 +56,14 @@ def pytest_configure() -> None:
     """A shell ignores Ctrl-C for what it runs in the background, and each child inherits that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests that start processes as slow, and those with another's environment as full."""
+    if "agentdbg" in getattr(item, "fixturenames", ()):
+        item.add_marker("full")
+    elif starts_process(item):
+        item.add_marker("slow")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -74,6 +88,7 @@ def _alone() -> Iterator[None]:
     """No setting and no recorder of one test reaches the next."""
     _clear_variables()
     vestige.process_recorder._default = None
+    finders = len(vestige.record.coercion._finders)
     yield
     for writer in list(vestige.process_writer._alive.values()):
         for emitter in list(writer._emitters):
@@ -83,6 +98,8 @@ def _alone() -> Iterator[None]:
     ):  # fake recorders, which no test needs to close
         vestige.emit.hooks.thread_context.uninstall()
     _clear_variables()
+    # Every redactor that is alive searches each text that is truncated: thousands take minutes.
+    del vestige.record.coercion._finders[finders:]
 
 
 def _clear_variables() -> None:
@@ -94,6 +111,13 @@ def _clear_variables() -> None:
 def home(tmp_path: Path, _alone: None) -> Home:
     os.environ["VESTIGE_HOME"] = str(tmp_path / "home")
     return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[SqliteStore]:
+    home.make()
+    with SqliteStore.open(home.store) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_what_is_not_the_key_is_nobodys(home: Home, change: str) -> None:
     keys = Keys(home)
     key = keys.add("ci", SCOPES).key
     other = keys.add("other", SCOPES).key
-    given = {
+    wrong_keys = {
         "last": key[:-1] + ("A" if key[-1] != "A" else "B"),
         "first": key[:14] + ("A" if key[14] != "A" else "B") + key[15:],
         "id": other[:13] + key[13:],
@@ -78,7 +78,7 @@ def test_what_is_not_the_key_is_nobodys(home: Home, change: str) -> None:
         "odd": "\udcff\0" + key,
     }[change]
 
-    assert keys.find(given, NOW_NS) is None
+    assert keys.find(wrong_keys, NOW_NS) is None
 
 
 def test_a_key_ends_when_it_expires(home: Home) -> None:
@@ -229,11 +229,13 @@ def test_processes_that_add_keys_at_once_lose_none(home: Home) -> None:
         )
         for number in range(4)
     ]
-    told = [line for process in processes for line in process.communicate(timeout=120)[0].split()]
+    printed = [
+        line for process in processes for line in process.communicate(timeout=120)[0].split()
+    ]
     keys = Keys(home)
 
-    assert len(told) == 48
-    assert all(keys.find(key, NOW_NS + 10**12) for key in told)
+    assert len(printed) == 48
+    assert all(keys.find(key, NOW_NS + 10**12) for key in printed)
 
 
 def test_the_file_stays_small(home: Home) -> None:

@@ -40,12 +40,12 @@ def test_the_unit_starts_a_command_that_exists() -> None:
     """ExecStart, and the key that its comment says to make first."""
     unit = _unit()
     program, *words = shlex.split(unit["Service"]["ExecStart"])
-    told = re.findall(r"vestige (keys add .*)", (DEPLOY / "vestige.service").read_text())
+    commands = re.findall(r"vestige (keys add .*)", (DEPLOY / "vestige.service").read_text())
 
     assert program.endswith("/vestige")
     assert unit["Service"]["Environment"].startswith("VESTIGE_HOME=/var/lib/vestige")
-    assert told
-    for each in (words, *map(shlex.split, told)):
+    assert commands
+    for each in (words, *map(shlex.split, commands)):
         _check_command(each)
 
 
@@ -74,11 +74,11 @@ def test_the_container_starts_a_command_that_exists() -> None:
     entry = json.loads(re.findall(r"^ENTRYPOINT (.*)", text, re.MULTILINE)[0])
     words = json.loads(re.findall(r"^CMD (.*)", text, re.MULTILINE)[0])
     health = json.loads(re.findall(r"^HEALTHCHECK .* CMD (.*)", text, re.MULTILINE)[0])
-    told = re.findall(r"^# .* vestige (keys .*)", text, re.MULTILINE)
+    commands = re.findall(r"^# .* vestige (keys .*)", text, re.MULTILINE)
 
     assert entry == ["/opt/vestige/bin/vestige"]
-    assert told
-    for each in (words, *map(shlex.split, told)):
+    assert commands
+    for each in (words, *map(shlex.split, commands)):
         _check_command(each)
     compile(health[2], "healthcheck", "exec")
     assert "/healthz" in health[2]

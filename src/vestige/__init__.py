@@ -15,10 +15,10 @@
     with vestige.open() as debugger:
         print(debugger.overview("r7"))
 
-This import loads msgspec and the standard library, nothing else. What needs more
-(`LoggingHandler`, `open`, `instrument_*`, `capture_http`) loads when it is first asked for.
+This import loads only msgspec and the standard library. Names that need more
+(`LoggingHandler`, `open`, `auto`, `instrument_*`, `capture_http`) are loaded on first use.
 
-PYTEST_DONT_REWRITE: pytest would rewrite the package of a plugin, and warn where it is loaded already.
+PYTEST_DONT_REWRITE: pytest would rewrite a plugin's package, and warn if it is loaded already.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from vestige.recorder import Recorder
 
 if TYPE_CHECKING:
     from vestige._version import __version__
+    from vestige.boot import auto
     from vestige.emit.hooks.logging_capture import LoggingHandler
     from vestige.emit.tools import tool, tool_call
     from vestige.emit.tracing import trace, traced_run
@@ -53,6 +54,7 @@ __all__ = [
     "Span",
     "VestigeError",
     "__version__",
+    "auto",
     "capture_http",
     "child_environment",
     "current_span",
@@ -80,6 +82,10 @@ def __getattr__(name: str) -> Any:
         from vestige._version import __version__
 
         return __version__
+    if name == "auto":
+        from vestige.boot import auto
+
+        return auto
     if name == "LoggingHandler":
         from vestige.emit.hooks.logging_capture import LoggingHandler
 

@@ -9,9 +9,9 @@
     ├── ForeignRunError (PermissionError)   2   a record for another tenant's run
     ├── ShipError                       1   records could not be sent to a server
     ├── InvalidSuiteError               1   a suite wrote an invalid bundle
-    ├── BrokenOffError (RuntimeError)   3   a worker process was killed
     └── UnreadableError (RuntimeError)  3   input that cannot be used
         ├── StoreError                  3   the store is newer, damaged or locked
+        │   └── StoreNotWritableError   3   the store is read-only, or its disk is full
         ├── KeysError                   3   keys.json is damaged, or open to others
         ├── ParcelError                 3   data from another machine is invalid
         │   └── ParcelTooLargeError     3   data from another machine is too large
@@ -89,12 +89,6 @@ class InvalidSuiteError(VestigeError, RuntimeError):
         self.problems = problems
 
 
-class BrokenOffError(VestigeError, RuntimeError):
-    """A worker process ended before it was done. Its input may be fine."""
-
-    exit_code = 3
-
-
 class UnreadableError(VestigeError, RuntimeError):
     """Input that cannot be used."""
 
@@ -103,6 +97,14 @@ class UnreadableError(VestigeError, RuntimeError):
 
 class StoreError(UnreadableError):
     """The store cannot be opened by this version."""
+
+
+class StoreNotWritableError(StoreError):
+    """The store cannot be written or opened: read-only, or the disk is full."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class KeysError(UnreadableError):

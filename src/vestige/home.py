@@ -1,8 +1,9 @@
-"""All paths inside a home.
+"""The paths of a home.
 
 ~/.vestige/                 or $VESTIGE_HOME; mode 0700
   config.toml               settings (settings.py)
   journal/                  <writer>.<generation>.ndjson, one per process and generation
+                            .<writer>.reserve: space for its last records on a full disk
   bodies/                   <writer>-<seq>: bodies too long for a journal line, until imported
                             <writer>-<span>.partial: the received part of a streamed response
   faults/                   <writer>.txt: stacks that faulthandler wrote when the process died
@@ -13,7 +14,9 @@
   bundles/                  <bundle id>.wink: bundles created by `vestige recover`
   keys.json                 hashed API keys of the server (fleet/api_keys.py)
   keys.lock                 held while keys.json is changed
+  proxies/                  <id>/: certificates and variables of the proxy of a `vestige run`
   scanners/                 compiled secret scanners, a cache (record/redaction/scanner_cache.py)
+  viewer.key                the access key of the viewer on this machine; mode 0600
   hash.key                  the key of the hashes that replace secrets in exports
   shipped.json              how far `vestige ship` has sent each journal
   outbox/                   imported journals and long bodies that are not sent yet
@@ -24,8 +27,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige._runtime.syscalls import make_folder
 from vestige.errors import UsageError
 
@@ -90,6 +92,10 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "hash.key"
 
     @property
+    def viewer_key(self) -> Path:
+        return self.root / "viewer.key"
+
+    @property
     def scanners(self) -> Path:
         """The scanner cache. The home of a capture shares that of the enclosing home."""
         spool = self.root.parent
@@ -116,6 +122,10 @@ class Home(msgspec.Struct, frozen=True):
 
     def journal_file(self, writer: str, generation: int) -> Path:
         return self.journal / f"{writer}.{generation:06d}{JOURNAL_SUFFIX}"
+
+    def reserve_file(self, writer: str) -> Path:
+        """Space that a writer releases when the disk is full at its end."""
+        return self.journal / f".{writer}.reserve"
 
     def spilled_body(self, writer: str, seq: int) -> Path:
         return self.bodies / f"{writer}-{seq}"
@@ -176,3 +186,20 @@ def get_home(root: str | os.PathLike[str] | Home | None = None) -> Home:
 def is_default(home: Home) -> bool:
     """Return whether commands use this home without `--home`."""
     return home.root == get_home(default_root()).root
+
+
+def explain_missing(home: Home) -> str:
+    """Return why a home does not exist, and what to do: it may be impossible to create it."""
+    existing = home.root
+    while not os.path.lexists(existing) and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        problem = f"{existing} is not a directory"
+    elif not os.access(existing, os.W_OK | os.X_OK) or existing.is_relative_to("/proc"):
+        problem = f"{existing} is not writable"
+    else:
+        return f"{home.root}: no data directory. Record a run first: `vestige run -- COMMAND`."
+    return (
+        f"{home.root}: no data directory, and none can be created ({problem}), so nothing is"
+        " recorded. Set VESTIGE_HOME to a directory that you may write."
+    )

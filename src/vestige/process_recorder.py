@@ -57,6 +57,7 @@ class _UnusedRecorder(Recorder):
 
     def __init__(self) -> None:
         self.enabled = self.wire = self.logging = self.prints = False
+        self.integrations = ("!*",)
         self._closed = True
         self._redactor = None
 

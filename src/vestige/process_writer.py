@@ -21,7 +21,7 @@ from vestige.emit import context
 from vestige.emit.emitter import Emitter
 from vestige.emit.hooks import thread_context
 from vestige.emit.process.self_reporting import JournalStats, SelfReporter
-from vestige.emit.span import Span
+from vestige.emit.span import NO_DETAILS, OpeningDetails, Span
 from vestige.home import Home
 from vestige.record.redaction.environment_secrets import secrets_in_environment
 from vestige.record.redaction.redactor import Redactor
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 PARENT_VARIABLE = "VESTIGE_PARENT"
 """`run_id/span_id` of the span that started this process."""
+OPEN_RUN_VARIABLE = "VESTIGE_OPEN_RUN"
+"""The id of the only run that the parent process had open, if it had one."""
+
+_parent_run = os.environ.get(OPEN_RUN_VARIABLE, "")
+"""Read at import: a writer sets the variable for child processes."""
 
 
 class Journal(JournalStats, Protocol):
@@ -40,6 +45,8 @@ class Journal(JournalStats, Protocol):
     def write(self, line: bytes) -> bool: ...
 
     def restart(self, writer: str) -> None: ...
+
+    def prepare_end(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -60,10 +67,12 @@ class Writer:
         self.id = clock.writer_id()
         self.seq = itertools.count(1)
         self.journal = open_journal(self)
-        self.redactor = Redactor(kept_in=home.scanners)
+        self.redactor = Redactor(cache_folder=home.scanners)
         """Shared, so that a secret registered with one recorder is masked by all."""
         self._emitters: list[Emitter] = []
         self._open_runs: dict[str, Span] = {}
+        self._openings: dict[str, OpeningDetails] = {}
+        """The details of the spans of this process and its open runs, by span id."""
         self._lock = threading.RLock()  # reentrant: a signal handler may record at any point
         self._crash_hooks: CrashHooks | None = None
         self._root: Span | None = None
@@ -79,7 +88,7 @@ class Writer:
 
     # --- recorders ----------------------------------------------------------------------
 
-    def attach(self, emitter: Emitter, last_words: bool, silence_s: float = 0) -> None:
+    def attach(self, emitter: Emitter, crash_hooks: bool, silence_s: float = 0) -> None:
         """Attach a recorder. The first one opens the process span, through its emitter."""
         emitter.begin(self.id, self.seq)
         self._emitters.append(emitter)
@@ -89,7 +98,7 @@ class Writer:
             thread_context.install()
         else:
             self._set_process(emitter)
-        if last_words and self._crash_hooks is None:
+        if crash_hooks and self._crash_hooks is None:
             from vestige.emit.process.crash_hooks import CrashHooks  # not needed in tests
 
             self._crash_hooks = CrashHooks(
@@ -100,6 +109,8 @@ class Writer:
     def detach(self, emitter: Emitter) -> None:
         """Detach a recorder. The last one closes the process span and the journal."""
         emitter.finish()
+        if self._emitters == [emitter]:
+            self.journal.prepare_end()
         self.self_reporter.report()
         with _alive_lock:
             if not self._remove(emitter):
@@ -122,6 +133,7 @@ class Writer:
             self._crash_hooks.uninstall()
         if os.environ.get(PARENT_VARIABLE) == self._published:
             _set_variable(PARENT_VARIABLE, self._variable_before)
+            _set_variable(OPEN_RUN_VARIABLE, _parent_run or None)
         return True
 
     def _record_os_exit(self, status: int) -> None:
@@ -132,6 +144,8 @@ class Writer:
         """
         if not self._emitters:
             return
+        self.journal.prepare_end()
+        self.self_reporter.report()
         if status:
             self.self_reporter.record_exit(f"os._exit({status})", None, exit_code=status)
             return
@@ -145,6 +159,19 @@ class Writer:
         for check in self.checks:
             check()
         self.self_reporter.check()
+        self.redactor.complete_scanner()
+
+    def journal_deleted(self) -> None:
+        """Open the open spans again in the new journal, so that their runs have a beginning."""
+        for emitter in list(self._emitters):
+            for span in list(emitter.open_spans.values()):
+                span.reopen(self._openings.get(span.id, NO_DETAILS))
+        self.self_reporter.report_deleted_journal()
+
+    def files_lost(self) -> None:
+        """Continue after the program has closed the journal's descriptor."""
+        self.self_reporter.files_reopened += 1
+        self.check_descriptors()
 
     def check_descriptors(self) -> None:
         """Open files again that the program has closed."""
@@ -164,6 +191,7 @@ class Writer:
         run_id, _, parent_id = (parent or "").partition("/")
         links = None
         self._root = None
+        self._openings.clear()
         if run_id and parent_id:
             links = [Link(parent_id, run_id, reason)]
         else:
@@ -177,6 +205,8 @@ class Writer:
                 {"implicit": True},
             )
             run_id, parent_id = self._root.run_id, self._root.id
+            self._openings[parent_id] = OpeningDetails({"implicit": True})
+        attributes = describe_process(self.redactor.argv)
         self.process_span = Span(
             emitter,
             run_id,
@@ -184,10 +214,11 @@ class Writer:
             OWN_COMPONENT,
             process_name(),
             "process",
-            describe_process(self.redactor.argv),
+            attributes,
             None,
             links,
         )
+        self._openings[self.process_span.id] = OpeningDetails(attributes, links)
         for attached in self._emitters:
             self._set_process(attached)
         self._publish_parent()
@@ -202,13 +233,15 @@ class Writer:
         spans = (self.process_span, *self._open_runs.values())
         return {span.run_id for span in spans if span is not None}
 
-    def run_opened(self, span: Span) -> None:
+    def run_opened(self, span: Span, details: OpeningDetails) -> None:
         with self._lock:
             self._open_runs[span.id] = span
+            self._openings[span.id] = details
             self._publish_parent()
 
     def run_ended(self, span: Span) -> None:
         with self._lock:
+            self._openings.pop(span.id, None)
             if self._open_runs.pop(span.id, None) is not None and self._emitters:
                 self._publish_parent()
 
@@ -223,6 +256,7 @@ class Writer:
             self._published = f"{parent.run_id}/{parent.id}"
             try:
                 os.environ[PARENT_VARIABLE] = self._published
+                _set_variable(OPEN_RUN_VARIABLE, only.run_id if only is not None else None)
             except Exception:  # noqa: BLE001  # a test may have replaced os.environ
                 self._emitters[0].fault("child processes do not know their parent")
 
@@ -271,6 +305,17 @@ def _parent_of_process() -> str | None:
         if run_id in writer.run_ids():
             return writer._parent
     return parent
+
+
+def is_worker_of_run(run_id: str) -> bool:
+    """Return whether multiprocessing spawned this process while its parent had this run open.
+
+    A forked worker inherits the span instead.
+    """
+    if not run_id or run_id != _parent_run:
+        return False
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
 
 
 def registry_lock() -> threading.RLock:

@@ -7,7 +7,7 @@
             span.end(body="[...]")
 
 Every record goes through `_send`: encode once, scan the encoded line for secrets, redact only on a
-hit, write. Nothing on this path raises into the program.
+hit (record/redaction/record_encoding.py), write. Nothing on this path raises into the program.
 
 Elsewhere: the writer that all recorders of a process share (journal, process span, crash hooks,
 fork) is in process_writer.py.
@@ -21,28 +21,37 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from vestige._runtime.clock import SYSTEM, Clock
+from vestige._runtime.structs import msgspec
 from vestige.emit import context
 from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
 from vestige.emit.logger import Logger
 from vestige.emit.no_op import NULL_LOGGER, NULL_SPAN, UnsampledRun
 from vestige.emit.run_listeners import SINKS
-from vestige.emit.span import Span
+from vestige.emit.span import OpeningDetails, Span
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.journal.writer import FSYNC_MODES, JournalWriter
-from vestige.limits import LINE_MAX, SECRETS_MET_MAX
-from vestige.process_writer import Writer, get_process_writer, register_secret, registry_lock
+from vestige.limits import HEADER_SECRETS_MAX, LINE_MAX
+from vestige.process_writer import (
+    Writer,
+    get_process_writer,
+    is_worker_of_run,
+    register_secret,
+    registry_lock,
+)
 from vestige.record.body_encoding import LongBody, body_form
 from vestige.record.codec import encode, parse_lines
 from vestige.record.coercion import clean_name, inline_bytes
+from vestige.record.redaction.record_encoding import encode_redacted
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen, Unknown
 from vestige.settings import find_home, null_home
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Listener = Callable[[KnownRecord], None]
 _LISTENER_DEPTH_MAX = 2
@@ -53,11 +62,11 @@ class Recorder:
     """Records this process. Cheap to create, safe to share between threads, closed at exit.
 
     `home`: the data directory (default `$VESTIGE_HOME` or `~/.vestige`).
-    `level`, `sample`, `fsync`, `last_words`, `silence_s`: override the settings (settings.py).
+    `level`, `sample`, `fsync`, `crash_hooks`, `silence_s`: override the settings (settings.py).
     `redact`: turn redaction off only where there are no secrets, e.g. in a benchmark.
     `collect`: also run a collector process (collector_process.py).
-    `quick_start`: build the secret scanner in parts, as lines need them. Recording starts sooner,
-    but a line may wait a tenth of a second. Not for interactive programs.
+    `quick_start`: deprecated, without effect. Every recorder starts quickly.
+    `renamed`: `last_words` is the old name of `crash_hooks`.
     `sinks`: called with every record after redaction, in addition to the journal.
     """
 
@@ -76,14 +85,18 @@ class Recorder:
         fsync: str | None = None,
         redact: bool = True,
         secrets: Iterable[str] = (),
-        last_words: bool | None = None,
+        crash_hooks: bool | None = None,
         silence_s: float | None = None,
         collect: bool = False,
         quick_start: bool = False,
         sinks: Sequence[Listener] = (),
         clock: Clock = SYSTEM,
+        **renamed: bool | None,
     ) -> None:
         self._redactor: Redactor | None = None
+        crash_hooks = renamed.pop("last_words", crash_hooks)
+        if renamed:
+            raise TypeError(f"Recorder: unexpected arguments: {', '.join(renamed)}")
         try:
             self.home, settings = find_home(home)
         except Exception as error:  # noqa: BLE001  # a test may have replaced the file system
@@ -94,9 +107,12 @@ class Recorder:
         self.wire = self.enabled and settings.wire
         """Record HTTP calls to model providers under `vestige run` and in test suites."""
         self.logging = self.enabled and settings.logs
+        self.level_is_set = level is not None or settings.level_is_set
         """Record the lines of `logging` there."""
         self.prints = self.enabled and settings.prints
         """Record prints under `vestige run`."""
+        self.integrations = settings.integrations if self.enabled else ("!*",)
+        """The integrations with frameworks that are installed there."""
         self._closed = not self.enabled
         if not self.enabled:
             return
@@ -118,17 +134,18 @@ class Recorder:
             clock,
             self._send,
             self._prepare_body,
+            Span,
             level=level,
             sample=sample,
             send_both=self._send_both,
         )
         self._emitter.register_secret = self._register_wire_secret
-        if last_words is None:
-            last_words = settings.last_words
+        if crash_hooks is None:
+            crash_hooks = settings.crash_hooks
         if silence_s is None:
             silence_s = settings.silence_s
         try:
-            self._start(clock, redact, secrets, quick_start, last_words, silence_s)
+            self._start(clock, redact, secrets, crash_hooks, silence_s)
         except Exception as error:  # noqa: BLE001  # a test may have replaced system functions
             self._give_up(error)
 
@@ -137,22 +154,20 @@ class Recorder:
         clock: Clock,
         redact: bool,
         secrets: Iterable[str],
-        quick_start: bool,
-        last_words: bool,
+        crash_hooks: bool,
         silence_s: float,
     ) -> None:
         with registry_lock():
             self._writer = self._join(clock)
             self._redactor = self._writer.redactor if redact else None
             if self._redactor is not None:
-                self._redactor.whole = not quick_start
                 self._redactor.add_secrets(secrets)
                 self._emitter.redact = self._redactor.text
                 self._emitter.redact_stream = self._redactor.streamed
             self._emitter.keep_partial = self._keep_partial
-            self._suspicious = self._redactor.suspicious if self._redactor else None
+            self._scanner = self._redactor.scanner if self._redactor else None
             self._write = self._writer.journal.write
-            self._writer.attach(self._emitter, last_words, silence_s)
+            self._writer.attach(self._emitter, crash_hooks, silence_s)
             if self._collector is not None:
                 self._writer.checks.append(self._collector.check)
         atexit.register(self.close)
@@ -162,6 +177,7 @@ class Recorder:
         global _printed_failure
         self._closed = True
         self.enabled = self.wire = self.logging = self.prints = False
+        self.integrations = ("!*",)
         self.gave_up_ns = SYSTEM.monotonic_ns()
         with suppress(Exception):
             if not _printed_failure:
@@ -195,8 +211,9 @@ class Recorder:
         if on_id is not None:
             on_id(run_id)
         sampled = emitter.sample >= 1 or int(run_id[:8], 16) / 2**32 < emitter.sample
+        attributes = emitter.attributes(attributes)  # once: the caller's mapping runs its code
         if not sampled:
-            attributes = {**emitter.attributes(attributes), "sampled": False}
+            attributes = {**attributes, "sampled": False}
         links = []
         if emitter.process_span_id:
             links.append(Link(emitter.process_span_id, emitter.process_run_id, "process"))
@@ -209,8 +226,18 @@ class Recorder:
             emitter, run_id, None, component, name, "run", attributes, body, links, conversation_id
         )
         span.on_end = self._writer.run_ended
-        self._writer.run_opened(span)
+        details = OpeningDetails(attributes, links, conversation_id)
+        self._writer.run_opened(span, details)
         return span
+
+    def root_span(self, name: str, type: str = "step", *, body: Any = None) -> Span:
+        """Open a run for work outside of any span.
+
+        In a worker that multiprocessing spawned during a run, it is a span of that run.
+        """
+        if not self._closed and is_worker_of_run(self._emitter.process_run_id):
+            return self.logger("agent").span(name, type, body=body)
+        return self.run(name, body=body)
 
     def logger(self, component: str) -> Logger:
         """Return a logger that records as `component`."""
@@ -296,31 +323,16 @@ class Recorder:
                 fsync=self._fsync,  # type: ignore[arg-type]  # checked in __init__
                 # Lambdas: the writer is not complete yet.
                 on_check=lambda: writer.check(),
-                on_lost=lambda: writer.check_descriptors(),
+                on_lost=lambda: writer.files_lost(),
+                on_deleted=lambda: writer.journal_deleted(),
             )
 
         return get_process_writer(self.home, clock, open_journal)
 
     def _send(self, record: KnownRecord) -> None:
         try:
-            try:
-                line = encode((record,))
-            except Exception:  # noqa: BLE001  # surrogates or foreign types: clean, then encode
-                from vestige.record.sanitize import clean_record
-
-                record = clean_record(record)
-                line = encode((record,))
             unredacted = record
-            scan = self._suspicious
-            if scan is not None and scan(line):
-                assert self._redactor is not None
-                record = self._redactor.record(record)
-                line = encode((record,))
-            if len(line) > LINE_MAX:
-                from vestige.record.sanitize import shrink_record
-
-                record = shrink_record(record)
-                line = encode((record,))
+            record, line = encode_redacted(record, self._scanner, self._redactor)
             self._write(line)
             if self._listeners:
                 self._notify_listeners(record)
@@ -347,8 +359,9 @@ class Recorder:
             lines = encode((opened, closed))
         except Exception:  # noqa: BLE001  # `_send` cleans the records
             lines = b""
-        scan = self._suspicious
-        if not lines or len(lines) > LINE_MAX or self._listeners or (scan and scan(lines)):
+        scanner = self._scanner
+        is_suspicious = not lines or (scanner is not None and scanner.suspicious(lines))
+        if is_suspicious or len(lines) > LINE_MAX or self._listeners:
             self._send(opened)
             self._send(closed)
             return
@@ -380,6 +393,10 @@ class Recorder:
         if sink is None:
             return
         try:
+            if unredacted is not record:
+                from vestige.record.sanitize import clean_record
+
+                unredacted = clean_record(unredacted)  # It may be what could not be encoded.
             sink.take(record, unredacted, self)
         except Exception as error:  # noqa: BLE001  # a guardrail is not caught
             self._count_sink_failure(error)
@@ -430,7 +447,7 @@ class Recorder:
         """Register a secret from an HTTP call, also one that the patterns find: not in base64."""
         if value in self._wire_secrets or self._redactor is None:
             return
-        if len(self._wire_secrets) >= SECRETS_MET_MAX:
+        if len(self._wire_secrets) >= HEADER_SECRETS_MAX:
             self._emitter.fault("wire: too many secrets")
             return
         self._wire_secrets.add(value)

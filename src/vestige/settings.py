@@ -2,17 +2,20 @@
 
     VESTIGE_HOME        the data directory (home.py)
     VESTIGE_DISABLED    1: record nothing
-    VESTIGE_LEVEL       debug, info, warn, error: log lines below it are not recorded
+    VESTIGE_LEVEL       debug, info, warn, error: log lines of this level on are recorded, no others
     VESTIGE_SAMPLE      0..1: the fraction of runs that is recorded completely
     VESTIGE_FSYNC       none, periodic, record
-    VESTIGE_LAST_WORDS  0: install no hooks for uncaught exceptions and signals
+    VESTIGE_CRASH_HOOKS  0: install no hooks for uncaught exceptions and signals
     VESTIGE_SILENCE     record all stacks after this time without a record, e.g. 2m; 0: never
     VESTIGE_WIRE        0: do not record HTTP calls to model providers (`vestige run`, pytest)
     VESTIGE_LOGS        0: do not record `logging` (`vestige run`, pytest)
     VESTIGE_PRINTS      0: do not record prints (`vestige run`)
+    VESTIGE_INTEGRATIONS  frameworks whose agents and tools are recorded, e.g. `!crewai`; 0: none
     VESTIGE_WIRE_HTTP   1: also record other HTTP calls
     VESTIGE_WIRE_HOSTS  hosts whose calls are recorded, e.g. `*.example.com, !noisy.example.com`
     VESTIGE_WIRE_PATHS  the same for paths, e.g. `!/v1/embeddings`
+    VESTIGE_PROXY       0: no proxy for programs that are not Python (`vestige run`)
+    VESTIGE_PROXY_HOSTS  more hosts that the proxy intercepts, e.g. `llm.example.com`
     VESTIGE_OPENWOP_REDACTION   mask, omit, hash, passthrough: how secrets are redacted in bundles
     VESTIGE_OPENWOP_BUNDLE      0: serve no debug bundles
     VESTIGE_OPENWOP_FEEDBACK    0: serve and accept no annotations
@@ -22,8 +25,9 @@
 
 In config.toml the names are lower case without the prefix: `level = "info"`. The prices of your own
 models can only be set there: `[prices."my-model"]` (`ModelPrice`).
-Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_SUPERVISOR, VESTIGE_START,
-VESTIGE_REPLAY. Only `vestige ship` reads VESTIGE_SHIP_KEY, and never from config.toml.
+Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_OPEN_RUN, VESTIGE_SUPERVISOR,
+VESTIGE_START, VESTIGE_REPLAY.
+Only `vestige ship` reads VESTIGE_SHIP_KEY, and never from config.toml.
 """
 
 from __future__ import annotations
@@ -34,8 +38,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige._runtime.syscalls import read_file
 from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home
@@ -56,7 +59,7 @@ T = TypeVar("T")
 class ModelPrice(msgspec.Struct, frozen=True):
     """The price of a model, in US dollars per million tokens.
 
-    Cached tokens without a price of their own cost as much as input.
+    Cached tokens cost as much as input unless they have their own price.
     """
 
     input: float
@@ -70,16 +73,24 @@ class Settings(msgspec.Struct, frozen=True):
 
     disabled: bool = False
     level: str = "debug"
+    level_is_set: bool = False
+    """True if `level` was chosen, so it applies to lines that the program's handlers drop."""
     sample: float = 1.0
     fsync: str = "periodic"
-    last_words: bool = True
+    crash_hooks: bool = True
     silence_s: float = SILENCE_S
     wire: bool = True
     logs: bool = True
     prints: bool = True
+    integrations: tuple[str, ...] = ()
+    """Names of integrations/frameworks. `!name` excludes one; without a name, all are included."""
     wire_http: bool = False
     wire_hosts: tuple[str, ...] = ()
     wire_paths: tuple[str, ...] = ()
+    proxy: bool = True
+    """Record programs that are not Python through a proxy, under `vestige run`."""
+    proxy_hosts: tuple[str, ...] = ()
+    """Hosts that the proxy intercepts besides the known model hosts. `!host` excludes one."""
     openwop_redaction: str = "mask"
     openwop_bundle: bool = True
     openwop_feedback: bool = True
@@ -97,16 +108,20 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
     settings = Settings(
         disabled=read("disabled", _flag, False),
         level=read("level", _one_of("debug", "info", "warn", "error"), "debug"),
+        level_is_set=source.is_set("level"),
         sample=read("sample", _fraction, 1.0),
         fsync=read("fsync", _one_of("none", "periodic", "record"), "periodic"),
-        last_words=read("last_words", _flag, True),
+        crash_hooks=read("crash_hooks", _flag, True, old_name="last_words"),
         silence_s=read("silence", parse_duration, SILENCE_S),
         wire=read("wire", _flag, True),
         logs=read("logs", _flag, True),
         prints=read("prints", _flag, True),
+        integrations=read("integrations", _integrations, ()),
         wire_http=read("wire_http", _flag, False),
         wire_hosts=read("wire_hosts", _patterns, ()),
         wire_paths=read("wire_paths", _patterns, ()),
+        proxy=read("proxy", _flag, True),
+        proxy_hosts=read("proxy_hosts", _patterns, ()),
         openwop_redaction=read(
             "openwop_redaction", _one_of("mask", "omit", "hash", "passthrough"), "mask"
         ),
@@ -215,8 +230,14 @@ class _Source:
             raise SettingError(f"{where}: {len(prices)} models (expected at most {PRICES_MAX}).")
         return {model: _price(f'{where}."{model[:80]}"', table) for model, table in prices.items()}
 
-    def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
+    def is_set(self, name: str) -> bool:
+        return bool(self._env.get(f"VESTIGE_{name.upper()}")) or name in self._config
+
+    def read(self, name: str, parse: Callable[[str], T], default: T, *, old_name: str = "") -> T:
+        """Return the value of a setting, which may also be set under its old name."""
         self._read.append(name)
+        if old_name:
+            default = self.read(old_name, parse, default)
         variable = f"VESTIGE_{name.upper()}"
         if self._env.get(variable):
             where, text = variable, self._env[variable]
@@ -238,14 +259,34 @@ def _read_config(home: Home) -> Mapping[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"{home.config}: cannot be read ({error}).") from None
-    import tomllib  # only needed if the file exists
-
+    try:
+        import tomllib  # only needed if the file exists
+    except ImportError:
+        return _read_flat_toml(text)  # Python 3.10
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingError(
             f"{home.config}: not valid TOML ({error}). Fix or remove the file."
         ) from None
+
+
+def _read_flat_toml(text: str) -> dict[str, Any]:
+    """Return the settings before the first table, for a Python without tomllib."""
+    import ast
+
+    found: dict[str, Any] = {}
+    for line in text.splitlines():
+        if line.lstrip().startswith("["):
+            break
+        name, equals, value = line.partition("=")
+        value = {"true": "True", "false": "False"}.get(value.strip(), value.strip())
+        if equals and not name.lstrip().startswith("#"):
+            try:
+                found[name.strip()] = ast.literal_eval(value.partition(" #")[0])
+            except (ValueError, SyntaxError):
+                continue
+    return found
 
 
 def _price(where: str, table: Mapping[str, Any]) -> ModelPrice:
@@ -279,6 +320,14 @@ def _patterns(text: str) -> tuple[str, ...]:
     """Split at commas. A list in config.toml has Python's notation."""
     words = (word.strip(" []'\"") for word in text.split(","))
     return tuple(word for word in words if word)
+
+
+def _integrations(text: str) -> tuple[str, ...]:
+    """Split at commas. A flag switches all integrations on or off."""
+    try:
+        return () if _flag(text) else ("!*",)
+    except ValueError:
+        return _patterns(text)
 
 
 def _bundle_size(text: str) -> int:

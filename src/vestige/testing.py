@@ -34,10 +34,10 @@ class MemoryJournal:
         self.written_bytes += len(line)
         return True
 
-    def take_losses(self) -> Counter[str]:
+    def take_losses(self) -> Counter[Any]:
         return Counter()
 
-    def return_losses(self, reason: str, count: int) -> None:
+    def prepare_end(self) -> None:
         pass
 
     def restart(self, writer: str) -> None:
@@ -58,7 +58,7 @@ class FakeRecorder(Recorder):
     def __init__(
         self, home: Any = "/nonexistent", *, clock: Clock | None = None, **more: Any
     ) -> None:
-        more.setdefault("last_words", False)
+        more.setdefault("crash_hooks", False)
         super().__init__(home, clock=clock or FakeClock(), **more)
 
     def _join(self, clock: Clock) -> Writer:
@@ -67,17 +67,18 @@ class FakeRecorder(Recorder):
 
     @property
     def records(self) -> list[AnyRecord]:
-        """All records so far, oldest first."""
-        return [parse_line(line) for line in self.journal.lines]
+        """Return all records so far, oldest first."""
+        lines = (line for written in self.journal.lines for line in written.splitlines())
+        return [parse_line(line) for line in lines]
 
     @property
     def spans(self) -> list[SpanOpen]:
         """The program's spans, in the order in which they were opened."""
-        return [
-            record
-            for record in self.records
-            if isinstance(record, SpanOpen) and record.component != OWN_COMPONENT
-        ]
+        opened: dict[str, SpanOpen] = {}
+        for record in self.records:
+            if isinstance(record, SpanOpen) and record.component != OWN_COMPONENT:
+                opened.setdefault(record.span_id, record)  # An opening may be written again.
+        return list(opened.values())
 
     @property
     def logs(self) -> list[Log]:

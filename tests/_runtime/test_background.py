@@ -16,7 +16,7 @@ from support.programs import RunProgram
 from vestige._runtime.background_threads import start_thread
 
 SOURCE = Path(vestige.__file__).parent
-READERS = ("collector", "cli", "fleet", "mcp", "query", "server", "store", "transfer")
+READERS = ("collector", "cli", "fleet", "mcp", "proxy", "query", "server", "store", "transfer")
 """Folders whose threads run in processes of our own, never in the recorded program."""
 STARTS_THREADS = {
     "Thread",
@@ -109,6 +109,7 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_mask_as_it_was()
     assert ran.acquire(timeout=60)
 
 
+@pytest.mark.slow
 def test_no_other_code_in_the_recorded_process_starts_a_thread() -> None:
     """Other threads would receive signals: `start_thread` is the only way."""
     found = []

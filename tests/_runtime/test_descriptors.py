@@ -34,20 +34,7 @@ print("done", len(theirs))
 """
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "",
-        pytest.param(
-            "collect=True",
-            marks=pytest.mark.xfail(
-                reason="records are lost: a collector that passes while the journal's lock is free"
-                " stamps the living writer with sequence numbers that later records have, too",
-                strict=False,  # it depends on when the collector passes
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("options", ["", "collect=True"])
 def test_records_never_reach_a_file_that_has_got_our_number(
     run_program: RunProgram, read_runs: ReadRuns, tmp_path: Path, options: str
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from support.programs import RunProgram
 from support.run_directories import only_rundir, read_rundirs
 from vestige._runtime import file_locks
-from vestige.formats.agentdbg.event_schema import EVENTS_FILE
+from vestige.formats.agentdbg.file_structs import EVENTS_FILE
 
 HEAD = """
 import asyncio, os, sys, threading

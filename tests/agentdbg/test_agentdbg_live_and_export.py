@@ -14,6 +14,8 @@ import httpx
 import pytest
 
 import vestige
+from support.commands import vestige as vestige_command
+from support.commands import vestige_json
 from support.programs import load
 from support.run_directories import RunDir, only_rundir, read_rundirs
 from vestige.agentdbg import record_llm_call, record_state, record_tool_call, traced_run
@@ -78,11 +80,11 @@ def test_any_body_leaves_a_run_that_our_own_reader_takes_whole(data_dir: Path, b
     with traced_run("numbers"):
         vestige.current_span().span("t", type="tool", body=body).end(body=body)
     live = only_rundir(data_dir)
-    told = live.of("TOOL_CALL")[0]["payload"]
+    payload = live.of("TOOL_CALL")[0]["payload"]
 
     assert not list(agentdbg.validate_run(live.path))
-    assert told["args"] == told["result"]
-    assert isinstance(told["args"], str) is (body not in (" [1] ", "[1e308]"))
+    assert payload["args"] == payload["result"]
+    assert isinstance(payload["args"], str) is (body not in (" [1] ", "[1e308]"))
 
 
 def test_runs_one_after_another_do_not_mix(data_dir: Path) -> None:
@@ -104,10 +106,10 @@ def test_a_call_seen_on_the_wire_is_an_event_of_the_run(data_dir: Path) -> None:
     provider = HTTPServer(("127.0.0.1", 0), Provider)
     threading.Thread(target=provider.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{provider.server_port}/v1/chat/completions"
-    asked = {"model": "m-1", "messages": [{"role": "user", "content": "Hi"}]}
+    request = {"model": "m-1", "messages": [{"role": "user", "content": "Hi"}]}
     try:
         with vestige.capture_http(), traced_run("wired"):
-            httpx.post(url, json=asked)
+            httpx.post(url, json=request)
     finally:
         provider.shutdown()
         provider.server_close()
@@ -116,7 +118,7 @@ def test_a_call_seen_on_the_wire_is_an_event_of_the_run(data_dir: Path) -> None:
     (event,) = live.of("LLM_CALL")
     assert event["parent_id"] == live.events[0]["event_id"]
     assert event["duration_ms"] is not None
-    assert event["payload"]["prompt"] == asked
+    assert event["payload"]["prompt"] == request
     assert event["payload"]["usage"] == {
         "prompt_tokens": 9,
         "completion_tokens": 1,
@@ -209,3 +211,16 @@ def test_a_data_directory_that_cannot_be_written_never_fails_the_program(
 
     assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
     assert "cannot write" in done.stderr
+
+
+def test_importing_a_run_that_this_home_recorded_adds_nothing(data_dir: Path, home: Home) -> None:
+    """Also if no command has read the journals since."""
+    with pytest.raises(KeyError), traced_run("o"):
+        record_tool_call("t")
+        raise KeyError("x")
+
+    imported = vestige_command("import", str(data_dir), "--home", str(home.root))
+    (run,) = vestige_json("list", "--home", str(home.root))["runs"]
+
+    assert "(1 already present)" in imported.stdout
+    assert (run["span_count"], run["error_count"]) == (2, 1)

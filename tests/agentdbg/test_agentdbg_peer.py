@@ -181,9 +181,9 @@ def both(agentdbg: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 
 def environment(data_dir: Path, home: Home, *, ours: bool) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if ours or name != "PYTHONPATH"}
+    variables = {name: value for name, value in os.environ.items() if ours or name != "PYTHONPATH"}
     return {
-        **kept,
+        **variables,
         "AGENTDBG_DATA_DIR": str(data_dir),
         "VESTIGE_HOME": str(home.root),
         "HOME": str(home.root.parent / "user"),
@@ -346,7 +346,7 @@ def test_signatures_are_those_of_the_real_package(agentdbg: Path) -> None:
         "    inspect.signature(getattr(module, n)).parameters.values()] for n in sorted(names)}))\n"
         "print(sorted(module.__all__))\n"
     )
-    said = [
+    signatures = [
         subprocess.run(
             [str(python), "-W", "ignore", "-c", source, module],
             capture_output=True,
@@ -357,7 +357,7 @@ def test_signatures_are_those_of_the_real_package(agentdbg: Path) -> None:
         for python, module in ((agentdbg, "agentdbg"), (Path(sys.executable), "vestige.agentdbg"))
     ]
 
-    assert said[0] == said[1]
+    assert signatures[0] == signatures[1]
 
 
 def tool(agentdbg: Path, both: Both, *arguments: str) -> subprocess.CompletedProcess[str]:

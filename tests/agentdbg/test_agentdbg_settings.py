@@ -114,10 +114,12 @@ def test_a_value_that_makes_no_sense_is_said_once_and_ignored(
 
     found, again = read_settings(), read_settings()
 
-    said = capfd.readouterr().err
+    warning = capfd.readouterr().err
     monkeypatch.delenv(f"AGENTDBG_{name}")
     assert found == again == read_settings()
-    assert said.count("\n") == 1 and f"AGENTDBG_{name}: '{value}' is no valid value" in said
+    assert (
+        warning.count("\n") == 1 and f"AGENTDBG_{name}: '{value}' is not a valid value" in warning
+    )
 
 
 def test_a_file_that_is_no_config_is_said_and_ignored(

@@ -372,7 +372,7 @@ class Hostile:
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "stored"),
     [
         ("text", "text"),
         ('{"looks": "like JSON"}', '{"looks": "like JSON"}'),
@@ -396,7 +396,7 @@ class Hostile:
         (Hostile(), "<unprintable Hostile>"),
     ],
 )
-def test_any_value_is_kept_as_strict_json(data_dir: Path, value: Any, kept: Any) -> None:
+def test_any_value_is_kept_as_strict_json(data_dir: Path, value: Any, stored: Any) -> None:
     """Text stays text, objects stay objects; what JSON cannot hold has a defined form."""
     with traced_run("values"):
         record_tool_call("t", value, value)
@@ -404,9 +404,9 @@ def test_any_value_is_kept_as_strict_json(data_dir: Path, value: Any, kept: Any)
         record_state(value, diff=value)
 
     tool, model, state = only_rundir(data_dir).events[1:4]
-    assert tool["payload"]["args"] == kept == tool["payload"]["result"]
-    assert model["payload"]["prompt"] == kept == model["payload"]["response"]
-    assert state["payload"] == {"state": kept, "diff": kept}
+    assert tool["payload"]["args"] == stored == tool["payload"]["result"]
+    assert model["payload"]["prompt"] == stored == model["payload"]["response"]
+    assert state["payload"] == {"state": stored, "diff": stored}
 
 
 def test_a_difference_without_a_state_stays_one(data_dir: Path) -> None:

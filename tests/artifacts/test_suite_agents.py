@@ -324,7 +324,8 @@ def test_it_can_be_left_out_and_costs_no_import(tmp_path: Path) -> None:
         def test_says(): logging.getLogger("shop").warning("not recorded")
         def test_nothing_is_loaded():
             loaded = {name for name in sys.modules if name.startswith("vestige.wire.")}
-            assert loaded <= {"vestige.wire.capture", "vestige.wire.patching"}
+            names = ("capture", "outgoing_request", "patching", "unrecorded_calls")
+            assert loaded <= {f"vestige.wire.{name}" for name in names}
             assert "httpx" not in sys.modules
         def test_asks(url):
             import httpx
@@ -351,11 +352,11 @@ def test_a_file_that_cannot_be_collected_is_a_failed_test_of_the_run(tmp_path: P
     run_pytest(project, "--vestige-bundle", "art")
     (suite,) = (run for run in load(Home(tmp_path / "home")) if run.info.name == "shop")
     (test,) = (span for span in suite.spans if span.type == "test")
-    told = vestige(project, "check", suite.info.id).stdout
+    output = vestige(project, "check", suite.info.id).stdout
 
     assert (
         test.attributes["error.message"]
         == "collection: ModuleNotFoundError: No module named 'nothing_of_that_name'"
     )
-    assert "failed-case/collection" in told
-    assert "at test_it.py:1 in <module>" in told
+    assert "failed-case/collection" in output
+    assert "at test_it.py:1 in <module>" in output

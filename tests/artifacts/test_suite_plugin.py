@@ -104,10 +104,10 @@ def test_a_session_leaves_a_valid_bundle(tmp_path: Path, workers: str) -> None:
     assert [path.name for path in (bundle / "trace").iterdir()] == ["events.jsonl"]
     assert (events[0]["kind"], events[-1]["kind"]) == ("suite_start", "suite_end")
     assert events[-1]["counters"] == {"total": 12, "pass": 7, "fail": 6, "skip": 2}
-    said = files_of(bundle, "test_says")
-    assert "printed here" in said["stdout.txt"]
-    assert "logged here" in said["captured.log"]
-    assert "{'a': 1} == {'a': 2}" in said["failure.txt"]
+    files = files_of(bundle, "test_says")
+    assert "printed here" in files["stdout.txt"]
+    assert "logged here" in files["captured.log"]
+    assert "{'a': 1} == {'a': 2}" in files["failure.txt"]
     assert files_of(bundle, "test_attaches") == {"note.txt": "by path", "said.txt": "by text"}
     assert files_of(bundle, "test_ok") == {}
     fixtures = read_json(bundle / "fixtures.json")["fixture_ids"]
@@ -368,5 +368,5 @@ def test_in_a_bundle_pytest_looks_for_no_tests(tmp_path: Path, options: tuple[st
     done = run_pytest(project, *options)
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
-    asked = run_pytest(project, "--noconftest", str(attached), *options)
-    assert "1 failed" in asked.stdout, "whoever names a file means it"
+    nested_session = run_pytest(project, "--noconftest", str(attached), *options)
+    assert "1 failed" in nested_session.stdout, "whoever names a file means it"

@@ -56,7 +56,7 @@ def test_bundles_of_suites_go_by_their_age(tree: dict[str, Path]) -> None:
     assert done.returncode == 0, done.stderr
     assert before == {"new", "old", "lonely"}
     assert _left(tree) == {"new"}
-    assert dry.stdout.replace("would remove", "removed") == done.stdout
+    assert dry.stdout.replace("would delete", "deleted") == done.stdout
     assert sorted(path.name for path in root.iterdir()) == ["unit"]
     assert valid.returncode == 0, valid.stdout
 
@@ -66,12 +66,12 @@ def test_the_newest_stay_and_a_suite_that_runs_is_left_alone(tree: dict[str, Pat
     """Its trace is locked: it is no bundle yet, however many may stay."""
     root = tree["root"]
     with SuiteRecorder(root, "running", environment={}) as suite, suite.case("ok") as case:
-        kept = vestige(root.parent, "prune", "--bundles", str(root), "--keep", "2")
+        pruned = vestige(root.parent, "prune", "--bundles", str(root), "--keep", "2")
         left = _left(tree)
         none = vestige(root.parent, "prune", "--bundles", str(root), "--keep", "0")
         case.passed()
 
-    assert (kept.returncode, none.returncode) == (0, 0)
+    assert (pruned.returncode, none.returncode) == (0, 0)
     assert left == {"new", "old"}
     assert _left(tree) == set()
     assert (suite.path / "bundle.json").is_file()

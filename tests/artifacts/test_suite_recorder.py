@@ -186,9 +186,9 @@ def test_secrets_of_the_environment_are_nowhere_in_the_bundle(
         suite.fixture(needles[0])
         suite.note(needles[1])
 
-    held = bytes_of(tmp_path)
+    stored = bytes_of(tmp_path)
     assert_valid(suite.path)
-    assert [needle for needle in needles if needle.encode() in held] == []
+    assert [needle for needle in needles if needle.encode() in stored] == []
     environment = (suite.path / "diagnostics/env_redacted.txt").read_text()
     assert "  db_password=<redacted>\n" in environment
     assert "  DATABASE_URL=postgres://bob:" in environment
@@ -201,10 +201,11 @@ def test_a_short_secret_does_not_mask_every_name(tmp_path: Path) -> None:
         suite.case("test_pays").end()
 
     assert [case.name for case in suite.cases] == ["test_pays"]
-    told = (suite.path / "diagnostics/env_redacted.txt").read_text()
-    assert told == "Environment (redacted):\n  PWD=/work\n  SECRET=<redacted>\n"
+    variables = (suite.path / "diagnostics/env_redacted.txt").read_text()
+    assert variables == "Environment (redacted):\n  PWD=/work\n  SECRET=<redacted>\n"
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(suite_name=ANYTHING, names=st.lists(ANYTHING, max_size=3), message=ANYTHING)
 def test_names_and_messages_may_hold_anything(
@@ -243,10 +244,10 @@ def test_events_put_together_by_hand_are_the_events_of_the_format(tmp_path: Path
         suite.trace.write(quiet.lines_of_end(now_ns, passed_ns=now_ns))
     lines = (suite.path / "trace/events.jsonl").read_bytes().splitlines()
     decoded = [msgspec.json.decode(line, type=TraceEvent) for line in lines]
-    told = [json.loads(line, object_pairs_hook=list) for line in lines]
+    ordered = [json.loads(line, object_pairs_hook=list) for line in lines]
     meant = [msgspec.json.encode(event) for event in decoded]
 
-    assert told == [json.loads(line, object_pairs_hook=list) for line in meant]
+    assert ordered == [json.loads(line, object_pairs_hook=list) for line in meant]
     assert [event.kind for event in decoded] == [
         "suite_start",
         "case_start",

@@ -69,7 +69,7 @@ def test_what_failed_is_selected_as_well_as_it_can_be_said(
 
 def test_options_that_would_change_a_replay_are_left_out() -> None:
     """Selection, early stops, workers, reports; what else was given stays."""
-    given = [
+    options = [
         "-n",
         "4",
         "-n2",
@@ -89,7 +89,7 @@ def test_options_that_would_change_a_replay_are_left_out() -> None:
         "load",
     ]
 
-    assert kept_options(given, ["tests"]) == ["-k", "tests", "-p", "no:randomly", "-vv"]
+    assert kept_options(options, ["tests"]) == ["-k", "tests", "-p", "no:randomly", "-vv"]
 
 
 def test_a_case_is_found_by_what_only_it_has() -> None:
@@ -195,6 +195,6 @@ def test_what_is_no_bundle_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_options_that_are_written_together_lose_what_stops_early() -> None:
     """`-xvs` would end a replay at its first failure; `-rx` and `-kx` are something else."""
-    given = ["-xvs", "-xf", "-nauto", "-n2", "-rx", "-kx", "-q"]
+    options = ["-xvs", "-xf", "-nauto", "-n2", "-rx", "-kx", "-q"]
 
-    assert kept_options(given, []) == ["-vs", "-rx", "-kx", "-q"]
+    assert kept_options(options, []) == ["-vs", "-rx", "-kx", "-q"]

@@ -27,8 +27,8 @@ def test_attaching_what_is_not_there_fails_no_test(tmp_path: Path) -> None:
     done = run_pytest(project, "--vestige-bundle=out")
     assert done.returncode == 0, done.stdout
     bundle = only_bundle(project / "out")
-    told = [path.read_text() for path in bundle.rglob("attachment-missing*.txt")]
-    assert len(told) == 2 and all("no such file to attach" in text for text in told)
+    messages = [path.read_text() for path in bundle.rglob("attachment-missing*.txt")]
+    assert len(messages) == 2 and all("no such file to attach" in text for text in messages)
 
 
 def test_a_command_that_was_changed_is_not_run(tmp_path: Path) -> None:
@@ -44,6 +44,20 @@ def test_a_command_that_was_changed_is_not_run(tmp_path: Path) -> None:
     assert not marker.exists()
     printed = vestige(project, "repro", "--print", str(bundle))
     assert printed.returncode == 0 and "was changed" in printed.stderr
+
+
+def test_a_folder_that_changes_the_root_of_pytest_is_reported(tmp_path: Path) -> None:
+    """pytest reads the value of `--vestige-bundle DIR` as a path to test before plugins load."""
+    project = make_project(tmp_path / "shop", "def test_it():\n    pass\n")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    separate = run_pytest(project, "--vestige-bundle", str(outside))
+    joined = run_pytest(project, f"--vestige-bundle={outside}")
+
+    assert "Write --vestige-bundle=DIR" in separate.stdout
+    assert "Write --vestige-bundle=DIR" not in joined.stdout
+    assert f"rootdir: {project}" in joined.stdout
 
 
 def test_a_shard_that_is_given_twice_counts_once(tmp_path: Path) -> None:

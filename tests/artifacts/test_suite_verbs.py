@@ -7,17 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
+from support.commands import vestige
 from support.pytest_suites import make_project, only_bundle, read_events, run_pytest
 from vestige.artifacts import SuiteRecorder
-from vestige.cli.main import cli
-
-
-def ask(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(cli, [str(each) for each in arguments], prog_name="vestige")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +42,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_every_verb_takes_a_bundle_of_a_suite(bundle: Path, arguments: list[str]) -> None:
-    result = ask(*(each.format(bundle) for each in arguments))
+    result = vestige(*(each.format(bundle) for each in arguments))
 
     assert result.exit_code in (0, 1), result.stderr
     assert result.stdout
@@ -58,14 +51,14 @@ def test_every_verb_takes_a_bundle_of_a_suite(bundle: Path, arguments: list[str]
 @pytest.mark.parametrize("verb", ["show", "overview"])
 def test_failed_cases_come_first(bundle: Path, verb: str) -> None:
     """Before what went well, each with its reason and the id to go on with."""
-    told = ask(verb, bundle).stdout
-    lines = told.splitlines()
+    output = vestige(verb, bundle).stdout
+    lines = output.splitlines()
     at = lines.index("failed cases (2 of 20):")
 
     assert "case 12: sum 12" in lines[at + 1]
     assert "case 17: sum 17" in lines[at + 2]
     assert "case 00" not in "\n".join(lines[:at])
-    assert "out.txt" in ask("show", bundle, "--no-fold").stdout
+    assert "out.txt" in vestige("show", bundle, "--no-fold").stdout
 
 
 def test_a_diff_of_two_bundles_names_no_id_that_only_it_knows(tmp_path: Path) -> None:
@@ -77,20 +70,20 @@ def test_a_diff_of_two_bundles_names_no_id_that_only_it_knows(tmp_path: Path) ->
                 with suite.case(f"case {(number + shift) % 60}") as case:
                     case.check(number != shift, f"sum {number}")
         paths.append(suite.path)
-    told = ask("diff", *paths, "--budget", "200")
-    more = told.stdout.splitlines()[-1]
+    result = vestige("diff", *paths, "--budget", "200")
+    more = result.stdout.splitlines()[-1]
 
-    assert "next:" not in told.stdout
+    assert "next:" not in result.stdout
     assert f"vestige diff {paths[0]} {paths[1]} --budget" in more
-    assert ask(*more.partition(": vestige ")[2].split()).exit_code == 1
-    assert f"vestige import {paths[0]} {paths[1]}" in told.stderr
+    assert vestige(*more.partition(": vestige ")[2].split()).exit_code == 1
+    assert f"vestige import {paths[0]} {paths[1]}" in result.stderr
 
 
 def test_a_suite_in_which_all_is_well_tells_of_no_failures(tmp_path: Path) -> None:
     with SuiteRecorder(tmp_path, "shop", environment={}) as suite, suite.case("ok") as case:
         case.passed()
 
-    assert "failed cases" not in ask("show", suite.path).stdout
+    assert "failed cases" not in vestige("show", suite.path).stdout
 
 
 AGENT = """
@@ -129,28 +122,29 @@ def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
     case = next(
         event for event in events if event["kind"] == "case_start" and event["case"] == failed
     )
-    suite = json.loads(ask("show", run_id, "--home", home, "--json").stdout)
-    checked, why = (ask(verb, run_id, "--home", home).stdout for verb in ("check", "why"))
-    found = json.loads(ask("check", run_id, "--home", home, "--json").stdout)["findings"]
-    of_bundle = ask("check", only_bundle(project / "art")).stdout
-    told = ask("span", case["span_id"], "--home", home).stdout
-    link = next(line for line in told.splitlines() if line.startswith("linked from:"))
-    agent = ask("show", link.split()[2].partition(".")[0], "--home", home).stdout
+    suite = json.loads(vestige("show", run_id, "--home", home, "--json").stdout)
+    checked, why = (vestige(verb, run_id, "--home", home).stdout for verb in ("check", "why"))
+    found = json.loads(vestige("check", run_id, "--home", home, "--json").stdout)["findings"]
+    of_bundle = vestige("check", only_bundle(project / "art")).stdout
+    answer = vestige("span", case["span_id"], "--home", home).stdout
+    link = next(line for line in answer.splitlines() if line.startswith("linked from:"))
+    agent_run = link.split()[2].partition(".")[0]
+    agent = vestige("show", agent_run, "--home", home).stdout
     shutil.rmtree(home)
 
     assert suite["run"]["outcome"] == "error"
     assert "shopper (started by)" in link
     assert "tool search" in agent
     assert f"why they failed: vestige check {run_id}" in done.stdout
-    for told in (checked, why):
-        assert "test_it.py::test_agent (1 of 5) failed: AssertionError: no shoes" in told
-        assert "at test_it.py:11 in test_agent" in told
-        assert f"inside: [warning] loop/exact at {link.split()[2].partition('.')[0]}.s" in told
-    assert [each["inside"]["check"] for each in found if "inside" in each] == ["loop"]
-    for told, place in ((checked, "test_it.py:13 in pay"), (of_bundle, "test_it.py:13")):
+    for answer in (checked, why):
+        assert "test_it.py::test_agent (1 of 5) failed: AssertionError: no shoes" in answer
+        assert "at test_it.py:11 in test_agent" in answer
+        assert f"inside: [warning] detour/nothing-new at {agent_run}.s" in answer
+    assert [each["inside"]["check"] for each in found if "inside" in each] == ["detour"]
+    for answer, place in ((checked, "test_it.py:13 in pay"), (of_bundle, "test_it.py:13")):
         assert (
             "test_it.py::test_pays[7] and 1 more test (2 of 5) failed: AssertionError: not paid"
-            in told
+            in answer
         )
-        assert f"at {place}." in told
-        assert "failed-case/setup" in told and "setup: RuntimeError: no database" in told
+        assert f"at {place}." in answer
+        assert "failed-case/setup" in answer and "setup: RuntimeError: no database" in answer

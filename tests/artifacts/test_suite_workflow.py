@@ -98,7 +98,7 @@ def test_the_workflow_validates_before_it_uploads_and_keeps_for_14_days() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("source", "outcomes", "told"),
+    ("source", "outcomes", "summary"),
     [
         (PASSING, "success success success success", "0 of 1 cases failed"),
         (FAILING, "failure success success success", "1 of 2 cases failed"),
@@ -108,13 +108,13 @@ def test_the_workflow_validates_before_it_uploads_and_keeps_for_14_days() -> Non
     ids=["passing", "failing", "invalid", "killed"],
 )
 def test_the_steps_run_as_the_workflow_says(
-    tmp_path: Path, source: str, outcomes: str, told: str
+    tmp_path: Path, source: str, outcomes: str, summary: str
 ) -> None:
     """A failed suite is uploaded, an invalid bundle is not, a killed suite is finished first."""
     job = Job(tmp_path, source)
 
     assert list(job.outcomes.values()) == outcomes.split(), job.printed
-    assert told in job.summary.read_text()
+    assert summary in job.summary.read_text()
     if source is INVALID:
         assert "::error" in job.printed
         assert "bad.json" in job.printed

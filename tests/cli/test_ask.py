@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from vestige.cli.main import cli
+from support.commands import vestige
 from vestige.home import Home
 from vestige.recorder import Recorder
 
@@ -28,21 +27,15 @@ VERBS: dict[str, list[str]] = {
 }
 
 
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli, list(arguments), prog_name="vestige")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
 def json_of(*arguments: str) -> Any:
     at = arguments.index("--") if "--" in arguments else len(arguments)
-    return json.loads(run(*arguments[:at], "--json", *arguments[at:]).stdout)
+    return json.loads(vestige(*arguments[:at], "--json", *arguments[at:]).stdout)
 
 
 @pytest.fixture
 def recorded(home: Home) -> Home:
     """A good run and a failed one."""
-    with Recorder(home, last_words=False) as recorder:
+    with Recorder(home, crash_hooks=False) as recorder:
         recorder.run("triage").end()
         failed = recorder.run("triage", "c-9")
         tool = failed.span(
@@ -56,10 +49,11 @@ def recorded(home: Home) -> Home:
     return home
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_answers_as_text_and_as_json(recorded: Home, verb: str) -> None:
     """Bad news may be the exit code; JSON has a version."""
-    result = run(*VERBS[verb])
+    result = vestige(*VERBS[verb])
 
     assert result.exit_code in (0, 1), result.output
     assert result.stdout.strip()
@@ -69,7 +63,7 @@ def test_every_verb_answers_as_text_and_as_json(recorded: Home, verb: str) -> No
 @pytest.mark.parametrize("verb", ["overview", "check", "why", "span", "body"])
 def test_an_unknown_id_is_exit_2_in_one_line(recorded: Home, verb: str) -> None:
     """The same words for the same mistake."""
-    result = run(verb, "nothing-of-this-name")
+    result = vestige(verb, "nothing-of-this-name")
 
     assert result.exit_code == 2
     assert "'nothing-of-this-name' not found" in result.stderr
@@ -79,7 +73,7 @@ def test_an_unknown_id_is_exit_2_in_one_line(recorded: Home, verb: str) -> None:
 @pytest.mark.parametrize("verb", [name for name in VERBS if name != "schema"])
 def test_no_home_is_exit_2_and_makes_none(home: Home, verb: str) -> None:
     """As for every command that reads."""
-    result = run(*VERBS[verb])
+    result = vestige(*VERBS[verb])
 
     assert result.exit_code == 2
     assert not home.root.exists()
@@ -100,14 +94,14 @@ def test_body_shows_the_part_that_is_asked_for(
     recorded: Home, arguments: list[str], shown: str
 ) -> None:
     """Behind a bar, from a line that says where it is."""
-    head, line = run("body", "call_7", *arguments).stdout.splitlines()[:2]
+    head, line = vestige("body", "call_7", *arguments).stdout.splitlines()[:2]
 
     assert head.startswith("r3.s2 input")
     assert line.startswith(shown)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--out"], "It has an input: --in."),
         (["--path", "$.nope"], "an object with why, n"),
@@ -118,13 +112,14 @@ def test_body_shows_the_part_that_is_asked_for(
         (["--head", "--lines", "1:2"], "exclude each other"),
     ],
 )
-def test_body_teaches_what_there_is(recorded: Home, arguments: list[str], told: str) -> None:
-    result = run("body", "call_7", *arguments)
+def test_body_teaches_what_there_is(recorded: Home, arguments: list[str], message: str) -> None:
+    result = vestige("body", "call_7", *arguments)
 
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "hits"),
     [
@@ -148,7 +143,7 @@ def test_grep_finds_in_bodies_attributes_and_lines(
     "arguments", [["--regex", "("], ["x", "--in", "nowhere"], ["x", "--after", "y"], [""]]
 )
 def test_grep_refuses_what_makes_no_sense(recorded: Home, arguments: list[str]) -> None:
-    result = run("grep", *arguments)
+    result = vestige("grep", *arguments)
 
     assert result.exit_code == 2
     assert "Traceback" not in result.output
@@ -159,7 +154,7 @@ def test_check_exits_1_when_a_run_has_an_error(recorded: Home) -> None:
     for id in ("r2", "r3"):  # noqa: A001
         found = json_of("check", id)["findings"]
 
-        assert run("check", id).exit_code == any(each["severity"] == "error" for each in found)
+        assert vestige("check", id).exit_code == any(each["severity"] == "error" for each in found)
 
 
 def test_list_narrows_by_what_a_run_says(recorded: Home) -> None:
@@ -179,11 +174,11 @@ def test_a_path_stands_for_an_id(recorded: Home, tmp_path: Path, kind: str) -> N
     ((_, _, journal),) = recorded.journal_files()
     copy = tmp_path / "copy.ndjson"
     copy.write_bytes(journal.read_bytes())
-    run("list")
+    vestige("list")
     path = {"home": recorded.root, "store": recorded.store, "journal": copy}[kind]
 
-    shown = run("show", str(path), "--home", str(tmp_path / "nowhere"))
-    spanned = run("span", "call_7", "--home", str(path))
+    shown = vestige("show", str(path), "--home", str(tmp_path / "nowhere"))
+    spanned = vestige("span", "call_7", "--home", str(path))
 
     assert "refund" in shown.stdout
     assert spanned.exit_code == 0
@@ -194,7 +189,7 @@ def test_a_file_that_holds_no_runs_is_exit_3(recorded: Home, tmp_path: Path) -> 
     for name in ("empty.ndjson", "notes.txt", "bad.db"):
         (tmp_path / name).write_bytes(b"nothing here\n")
 
-        result = run("show", "--home", str(tmp_path / name))
+        result = vestige("show", "--home", str(tmp_path / name))
 
         assert result.exit_code == 3, result.output
         assert len(result.stderr.splitlines()) == 1
@@ -202,8 +197,8 @@ def test_a_file_that_holds_no_runs_is_exit_3(recorded: Home, tmp_path: Path) -> 
 
 def test_show_narrows_by_type_time_and_depth(recorded: Home) -> None:
     """Each option leaves out what it says."""
-    assert "refund" not in run("show", "r3", "--depth", "0").stdout
-    assert "run triage" not in run("show", "r3", "--type", "tool").stdout
-    assert "Types in this run: run, tool" in run("show", "r3", "--type", "llm").stdout
-    assert "refund" not in run("show", "r3", "--from", "9999").stdout
-    assert "refund" in run("show", "r3", "--from", "r3.s2").stdout
+    assert "refund" not in vestige("show", "r3", "--depth", "0").stdout
+    assert "run triage" not in vestige("show", "r3", "--type", "tool").stdout
+    assert "Types in this run: run, tool" in vestige("show", "r3", "--type", "llm").stdout
+    assert "refund" not in vestige("show", "r3", "--from", "9999").stdout
+    assert "refund" in vestige("show", "r3", "--from", "r3.s2").stdout

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
+from support.commands import vestige, vestige_process
 from support.programs import RunProgram
+from support.terminal import run_in_terminal
 from vestige.cli.main import ALIASES, LISTED, cli
 from vestige.home import Home
 from vestige.recorder import Recorder
@@ -36,24 +37,6 @@ RUN_KEYS = {
     "tokens",
 }
 COMMANDS = list(cli.commands)
-
-
-def vestige(*arguments: str) -> Result:
-    """A command in this process: quick, and its exit code is kept."""
-    result = CliRunner().invoke(cli, list(arguments), prog_name="vestige")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
-def vestige_process(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    """A command as the shell starts it."""
-    return subprocess.run(
-        [sys.executable, "-m", "vestige", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **more,
-    )
 
 
 def json_of(*arguments: str) -> Any:
@@ -188,7 +171,7 @@ def test_an_empty_home_lists_nothing_and_says_how_to_begin(home: Home) -> None:
 
     assert (result.exit_code, result.stdout) == (
         0,
-        "No runs yet. Record one: vestige run -- python your_agent.py\n",
+        "No runs yet. Record your first one: vestige run -- python your_agent.py\n",
     )
     assert json_of("list") == {
         "version": 1,
@@ -380,8 +363,8 @@ def test_collect_once_takes_in_and_says_how_much(recorded: Home) -> None:
     """Six spans, each opened and closed, and one line: the process's own two spans included."""
     first, second = vestige("collect", "--once"), vestige("collect", "--once")
 
-    assert first.stdout == "took in 13 records, 0 malformed lines\n"
-    assert second.stdout == "took in 0 records, 0 malformed lines\n"
+    assert first.stdout == "imported 13 records, 0 malformed lines\n"
+    assert second.stdout == "imported 0 records, 0 malformed lines\n"
     assert recorded.journal_files() == []
 
 
@@ -390,9 +373,9 @@ def test_recover_finishes_what_a_dead_process_left(dead: Home) -> None:
     first, second = vestige("recover"), vestige("recover")
 
     assert first.exit_code == second.exit_code == 0
-    assert "1 interrupted run was finished" in first.stdout
+    assert "Finalized 1 crashed run" in first.stdout
     assert "doomed" in first.stdout
-    assert "0 interrupted runs were finished" in second.stdout
+    assert "Finalized 0 crashed runs" in second.stdout
 
 
 def test_recover_takes_a_home_elsewhere(dead: Home, tmp_path: Path) -> None:
@@ -408,15 +391,15 @@ def test_recover_takes_a_home_elsewhere(dead: Home, tmp_path: Path) -> None:
 
 
 def test_prune_dry_run_predicts_and_leaves_everything(recorded: Home) -> None:
-    """The same numbers, `would remove` first, `removed` after."""
+    """The same numbers, `would delete` first, `deleted` after."""
     vestige("list")
     dry = vestige("prune", "--max-age", "0s", "--dry-run").stdout
-    kept = len(json_of("list", "--all")["runs"])
+    count = len(json_of("list", "--all")["runs"])
     real = vestige("prune", "--max-age", "0s").stdout
 
-    assert dry.startswith("would remove 3 runs (6 spans)")
-    assert real.splitlines()[0] == dry.strip().replace("would remove", "removed")
-    assert kept == 3
+    assert dry.startswith("would delete 3 runs (6 spans)")
+    assert real.splitlines()[0] == dry.strip().replace("would delete", "deleted")
+    assert count == 3
     assert json_of("list", "--all")["runs"] == []
 
 
@@ -425,15 +408,15 @@ def test_a_pinned_run_outlives_pruning_until_it_is_unpinned(recorded: Home) -> N
     run = json_of("list")["runs"][1]
     pinned = vestige("pin", run["short_id"])
     vestige("prune", "--max-age", "0s")
-    kept = json_of("list")["runs"]
+    remaining = json_of("list")["runs"]
     starred = vestige("list").stdout
     unpinned = vestige("unpin", run["id"])
     vestige("prune", "--max-age", "0s")
 
     assert pinned.stdout == f"{run['short_id']} triage: pinned\n"
-    assert [left["name"] for left in kept] == ["triage"]
+    assert [left["name"] for left in remaining] == ["triage"]
     assert "triage *" in starred
-    assert unpinned.stdout == f"{run['short_id']} triage: not pinned any more\n"
+    assert unpinned.stdout == f"{run['short_id']} triage: no longer pinned\n"
     assert json_of("list", "--all")["runs"] == []
 
 
@@ -477,7 +460,7 @@ def test_the_help_of_the_whole_lists_commands_in_the_order_of_a_first_session() 
     places = [text.index(f"\n  {name} ") for name in LISTED]
     assert places == sorted(places)
     assert COMMANDS[:4] == ["run", "replay", "list", "show"]
-    assert len(LISTED) <= 30
+    assert len(LISTED) <= 34
     assert not [name for name in ALIASES if f"\n  {name} " in text]
     assert "..." not in text.partition("Record:")[2]  # no help is cut in a sentence
 
@@ -490,10 +473,11 @@ def test_no_home_is_exit_2_and_makes_none(home: Home, arguments: list[str]) -> N
     result = vestige(*arguments)
 
     assert result.exit_code == 2
-    assert f"{home.root}: no such home" in result.stderr
+    assert f"{home.root}: no data directory" in result.stderr
     assert not home.root.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [["list"], ["show"], ["doctor"], ["prune"], ["pin", "r1"], ["recover"], ["collect", "--once"]],
@@ -534,8 +518,8 @@ def test_a_path_that_cannot_be_opened_is_said_to_be_one(
     monkeypatch.setenv("VESTIGE_HOME", str(tmp_path / "none"))
     homeless = vestige(command, "crash.wink")
 
-    said = "runs/crash.wink: no such file or directory, and no such run."
-    assert (missing.exit_code, missing.stderr) == (2, f"vestige: {said}\n")
+    message = "runs/crash.wink: no such file or directory, and no such run."
+    assert (missing.exit_code, missing.stderr) == (2, f"vestige: {message}\n")
     assert foreign.stderr.startswith("vestige: agent.py: not a run id, and cannot be opened")
     assert "crash.wink: no such file or directory" in homeless.stderr
 
@@ -553,8 +537,8 @@ def test_a_folder_with_the_name_of_an_id_does_not_hide_what_is_missing(
 def test_a_span_that_a_run_has_not_leads_to_those_that_it_has(recorded: Home) -> None:
     run = json_of("list")["runs"][0]["short_id"]
 
-    said = f"Span '{run}.s99' not found. {run} has 2 spans: `vestige show {run}`."
-    assert said in vestige("span", f"{run}.s99").stderr
+    message = f"Span '{run}.s99' not found. {run} has 2 spans: `vestige show {run}`."
+    assert message in vestige("span", f"{run}.s99").stderr
 
 
 def test_another_home_is_asked_for_by_option(recorded: Home, tmp_path: Path) -> None:
@@ -583,38 +567,12 @@ def test_a_pipe_that_closes_early_is_no_error(home: Home) -> None:
 def test_no_color_without_a_terminal_or_when_asked(recorded: Home, arguments: list[str]) -> None:
     """Escapes are for terminals; NO_COLOR is obeyed even there."""
     piped = vestige_process(*arguments)
-    asked = _in_terminal(arguments, {"NO_COLOR": "1"})
-    usual = _in_terminal(arguments, {})
+    plain = run_in_terminal(arguments, {"NO_COLOR": "1"})
+    usual = run_in_terminal(arguments, {})
 
     assert "\x1b" not in piped.stdout
-    assert "\x1b" not in asked
+    assert "\x1b" not in plain
     assert "\x1b[" in usual
-
-
-def _in_terminal(arguments: list[str], env: dict[str, str]) -> str:
-    """A command's output, as a terminal gets it."""
-    ours, theirs = os.openpty()
-    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-    child = subprocess.Popen(
-        [sys.executable, "-m", "vestige", *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**environment, "TERM": "xterm", **env},
-    )
-    os.close(theirs)
-    parts = []
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # how Linux says that the other end is closed
-            break
-        if not part:
-            break
-        parts.append(part)
-    child.wait(120)
-    os.close(ours)
-    return b"".join(parts).decode()
 
 
 def test_json_is_whole_and_plain_for_any_text(home: Home) -> None:

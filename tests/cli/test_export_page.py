@@ -24,7 +24,6 @@ from vestige.server.cached_debugger import CachedDebugger
 from vestige.server.html_export import render
 from vestige.server.responses import encode
 from vestige.server.viewer_assets import ANSWERS, Viewer
-from vestige.store.sqlite.read.reports import connection_of
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 TURNS = 12
@@ -34,7 +33,7 @@ TURNS = 12
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
     """Two runs of a conversation: model calls that grow, tools that fail, links, lines, states, notes."""
     home = Home(tmp_path_factory.mktemp("page"))
-    with Recorder(home, last_words=False, clock=FakeClock()) as recorder:
+    with Recorder(home, crash_hooks=False, clock=FakeClock()) as recorder:
         for order in ("A-1", "A-2"):
             _record(recorder, order)
     catch_up(home)
@@ -76,13 +75,16 @@ def _page(one: CachedDebugger) -> dict[str, bytes]:
     return {key: bytes(raw) for key, raw in found.items()}
 
 
-def _asked(debugger: Debugger, key: str) -> bytes:
+def _answer_of(debugger: Debugger, key: str) -> bytes:
     verb, _, query = key.partition("?")
     params = {name: True if value == "true" else value for name, value in parse_qsl(query)}
+    if verb == "messages":  # a route of its own (server/routes/messages.py)
+        return encode(debugger.messages(str(params["id"])).data())
     tool = BY_NAME[verb]
     return encode(ask(debugger, tool, check_arguments(tool, params)).data())
 
 
+@pytest.mark.slow
 def test_each_answer_in_a_page_is_the_apis_own_byte_for_byte(store: SqliteStore) -> None:
     """Whatever is kept between the questions, each is answered as if it were the only one."""
     (info,) = store.find_runs("r2")
@@ -90,6 +92,7 @@ def test_each_answer_in_a_page_is_the_apis_own_byte_for_byte(store: SqliteStore)
     about = json.loads(answers.pop("export"))
 
     assert {key.partition("?")[0] for key in answers} == {
+        "messages",
         "outline",
         "transcript",
         "overview",
@@ -105,14 +108,14 @@ def test_each_answer_in_a_page_is_the_apis_own_byte_for_byte(store: SqliteStore)
     }
     assert about["spans"] == len(store.load_run(info.id).spans) > 3 * TURNS
     for key, answer in answers.items():
-        assert answer == _asked(Debugger(store), key), key
+        assert answer == _answer_of(Debugger(store), key), key
 
 
 def test_a_page_reads_its_run_once_however_long_it_is(store: SqliteStore) -> None:
     """Else each of its spans would read all of them, and the time would grow with the square."""
     (info,) = store.find_runs("r2")
     statements: list[str] = []
-    connection = connection_of(store)
+    connection = store._connection
     connection.set_trace_callback(statements.append)
     try:
         _page(CachedDebugger(store, info))

@@ -81,7 +81,7 @@ def test_it_waits_for_the_next_run_and_stops_with_ctrl_c(home: Home, tmp_path: P
     following = start("-m", "vestige", "follow", "--home", str(tmp_path / "new"))
     assert following.stderr is not None
 
-    assert "waiting for the next" in following.stderr.readline()
+    assert "Waiting for the next" in following.stderr.readline()
     following.send_signal(signal.SIGINT)
     out, err = following.communicate(timeout=60)
     assert (out, err, following.returncode) == ("", "", 130)
@@ -93,7 +93,7 @@ def follow(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_has_ended_is_shown_and_what_is_no_run_is_refused(home: Home) -> None:
-    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+    with Recorder(home, crash_hooks=False) as recorder, recorder.run("agent") as run:
         run.span("look", type="tool").end()
         run.span("think", type="llm").end(status="error")
         run.log.info("done")
@@ -104,13 +104,13 @@ def test_what_has_ended_is_shown_and_what_is_no_run_is_refused(home: Home) -> No
     assert follow("nope").returncode == 2
     refused = follow(str(home.root))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert "nothing comes to a file" in refused.stderr
+    assert "a file does not change" in refused.stderr
 
 
 def test_a_run_that_cannot_be_there_makes_no_home(tmp_path: Path) -> None:
     done = follow("r9", "--home", str(tmp_path / "none"))
 
-    assert done.returncode == 2 and "no such home" in done.stderr
+    assert done.returncode == 2 and "no data directory" in done.stderr
     assert not (tmp_path / "none").exists()
 
 
@@ -118,7 +118,7 @@ def test_nothing_is_told_twice_and_all_of_it_in_its_order(home: Home) -> None:
     """By their numbers: of the two clocks by which a span's end is known, one may be set meanwhile."""
     clock = FakeClock(step_ns=10**9)
     clock.monotonic_ns = lambda: 0  # type: ignore[method-assign]
-    with Recorder(home, last_words=False, clock=clock) as recorder, recorder.run("agent") as run:
+    with Recorder(home, crash_hooks=False, clock=clock) as recorder, recorder.run("agent") as run:
         run.log.info("same")
         run.log.info("same")
     load(home)
@@ -126,6 +126,6 @@ def test_nothing_is_told_twice_and_all_of_it_in_its_order(home: Home) -> None:
         loaded = store.load_run(run.run_id)
     following = Following()
 
-    told = [line.text for line in following.news(loaded)]
-    assert told == ["info same", "info same", "run agent 0µs → ok"]
+    lines = [line.text for line in following.news(loaded)]
+    assert lines == ["info same", "info same", "run agent 0µs → ok"]
     assert following.news(loaded) == []

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 import vestige as api
+from support.commands import vestige
 from vestige._runtime.clock import SYSTEM
-from vestige.cli.main import cli
 from vestige.fleet.api_keys import Keys
 from vestige.formats.wink.notes import NOTES
 from vestige.home import Home, get_home
@@ -25,12 +24,6 @@ from vestige.recorder import Recorder
 from vestige.transfer import add_note, open_path
 
 SECRET = "sk-" + "ant-api03-" + "a1B2c3D4e5F6g7H8i9J0"
-
-
-def vestige(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli, list(arguments), prog_name="vestige")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 def data_of(*arguments: str) -> Any:
@@ -41,7 +34,7 @@ def data_of(*arguments: str) -> Any:
 
 @pytest.fixture
 def recorded(home: Home) -> Home:
-    with Recorder(home, last_words=False) as recorder, recorder.run("triage") as run:
+    with Recorder(home, crash_hooks=False) as recorder, recorder.run("triage") as run:
         run.span("search", type="tool").end()
     return home
 
@@ -57,7 +50,7 @@ def test_a_note_is_written_and_read_by_every_door(recorded: Home) -> None:
     about = data_of("note", span, f"key {SECRET}")
     listed = vestige("notes", run).stdout
 
-    assert written.stdout == f"{run}: noted\n"
+    assert written.stdout == f"Note added to {run}\n"
     assert about["span"] == span and SECRET[12:] not in json.dumps(about)
     assert (
         "2 notes" in listed and 'eva: "the index was down"' in listed and f"about {span}" in listed
@@ -74,7 +67,7 @@ def test_a_note_is_written_and_read_by_every_door(recorded: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("note", "r999", "x"), "Run or span 'r999' not found"),
         (("note", "r1", "  "), "text is empty"),
@@ -83,11 +76,11 @@ def test_a_note_is_written_and_read_by_every_door(recorded: Home) -> None:
     ],
 )
 def test_a_note_that_cannot_be_kept_says_why(
-    recorded: Home, arguments: tuple[str, ...], told: str
+    recorded: Home, arguments: tuple[str, ...], message: str
 ) -> None:
     result = vestige(*arguments)
 
-    assert (result.exit_code, told in result.stderr) == (2, True)
+    assert (result.exit_code, message in result.stderr) == (2, True)
     assert result.stderr.count("\n") <= 1
 
 
@@ -153,11 +146,11 @@ def test_a_note_waits_for_a_collector_that_is_writing(recorded: Home) -> None:
         # Long enough that the note has to wait, far shorter than it is ready to.
         timer = threading.Timer(0.3, lambda: collector.execute("COMMIT"))
         timer.start()
-        kept = add_note(recorded, debugger, run, "meanwhile")
+        saved = add_note(recorded, debugger, run, "meanwhile")
         timer.join()
         collector.close()
 
-    assert kept.text == "meanwhile"
+    assert saved.text == "meanwhile"
     assert [each["text"] for each in data_of("notes", run)["notes"]] == ["meanwhile"]
 
 
@@ -169,13 +162,13 @@ def test_a_key_is_printed_once_and_alone(home: Home) -> None:
     result = vestige("keys", "add", "ci", "--scope", "runs:read,runs:write", "--expires", "30d")
     key = result.stdout.strip()
     listed = vestige("keys", "list").output + vestige("keys", "list", "--json").output
-    (kept,) = Keys(home).list()
+    (stored,) = Keys(home).list()
 
     assert Keys(home).find(key, SYSTEM.now_ns()) is not None
     assert key not in result.stderr and key[14:] not in listed
-    assert "active" in listed and kept.sha256 not in listed
-    assert kept.expires_ns is not None
-    assert abs(kept.expires_ns - kept.created_ns - 30 * 86_400 * 10**9) < 60 * 10**9
+    assert "active" in listed and stored.sha256 not in listed
+    assert stored.expires_ns is not None
+    assert abs(stored.expires_ns - stored.created_ns - 30 * 86_400 * 10**9) < 60 * 10**9
 
 
 def test_a_program_makes_and_revokes_keys(home: Home) -> None:

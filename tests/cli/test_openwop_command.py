@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.commands import vestige_process
 from support.openwop_server import SECRETS, record_everything, validate_bundle
 from vestige.formats.openwop.assemble import assemble
 from vestige.formats.openwop.from_records import Story
@@ -18,9 +19,8 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import load_run_to_write
 
 
-def vestige(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vestige", *words, "--home", str(home.root)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+def run_in_home(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return vestige_process(*arguments, "--home", home.root)
 
 
 @pytest.mark.slow  # seven processes
@@ -28,8 +28,8 @@ def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: P
     """`export --format openwop [--redaction MODE]`, `import`, `validate`, every verb on the file."""
     run_id = record_everything(home)
     target, other = tmp_path / "a.json", Home(tmp_path / "other")
-    masked = vestige(home, "export", run_id, "--format", "openwop", "-o", str(target))
-    hashed = vestige(
+    masked = run_in_home(home, "export", run_id, "--format", "openwop", "-o", str(target))
+    hashed = run_in_home(
         home,
         "export",
         run_id,
@@ -40,7 +40,7 @@ def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: P
         "--redaction",
         "hash",
     )
-    plain = vestige(
+    plain = run_in_home(
         home,
         "export",
         run_id,
@@ -51,11 +51,11 @@ def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: P
         "--redaction",
         "passthrough",
     )
-    wink = vestige(
+    wink = run_in_home(
         home, "export", run_id, "--format", "wink", "-o", str(tmp_path / "w"), "--redaction", "mask"
     )
-    taken = vestige(other, "import", str(target))
-    shown = vestige(other, "show", run_id)
+    taken = run_in_home(other, "import", str(target))
+    shown = run_in_home(other, "show", run_id)
     valid = subprocess.run(
         [sys.executable, "-m", "vestige", "validate", str(target)],
         capture_output=True,
@@ -74,7 +74,7 @@ def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: P
     assert (plain.returncode, wink.returncode) == (2, 2)
     assert "passthrough is refused" in plain.stderr
     assert not (tmp_path / "p.json").exists()
-    assert "1 run, 1 of them new" in taken.stdout
+    assert "Imported 1 run from" in taken.stdout
     assert "ValueError" in shown.stdout
     assert valid.returncode == 0, valid.stdout
     validate_bundle(json.loads(target.read_text()))
@@ -85,12 +85,12 @@ def test_lines_that_are_read_one_at_a_time_make_the_same_bundle(home: Home) -> N
     """A long run's lines are not all loaded for a bundle that holds few of them."""
     run_id = record_everything(home, fails=True)
     with SqliteStore.open(home.store, readonly=True) as store:
-        whole, places = [
+        complete, places = [
             assemble(Story(load_run_to_write(store, run_id, with_logs=with_logs)), 1)
             for with_logs in (True, False)
         ]
 
-    assert whole == places
+    assert complete == places
 
 
 @pytest.mark.slow  # processes
@@ -110,19 +110,19 @@ def test_a_recorded_program_goes_out_without_its_command_and_without_false_alarm
     subprocess.run([*command, sys.executable, str(tmp_path / "agent.py")], check=True, timeout=120)
     with SqliteStore.open(home.store, readonly=True) as store:
         runs = list(store.run_ids())
-    told = []
+    results = []
     for number, run_id in enumerate(runs):
         target = tmp_path / f"{number}.json"
-        vestige(home, "export", run_id, "--format", "openwop", "-o", str(target))
+        run_in_home(home, "export", run_id, "--format", "openwop", "-o", str(target))
         checked = subprocess.run(
             [sys.executable, "-m", "vestige", "validate", str(target)],
             capture_output=True,
             text=True,
             check=False,
         )
-        told.append((target.read_text(), checked.returncode, checked.stdout))
+        results.append((target.read_text(), checked.returncode, checked.stdout))
 
-    assert len(told) == 3
-    assert all('"command"' not in text and 'agent.py\\"' not in text for text, _, _ in told)
-    assert any("Bearer [REDACTED]" in text for text, _, _ in told)
-    assert all(code == 0 and "warning" not in said for _, code, said in told), told
+    assert len(results) == 3
+    assert all('"command"' not in text and 'agent.py\\"' not in text for text, _, _ in results)
+    assert any("Bearer [REDACTED]" in text for text, _, _ in results)
+    assert all(code == 0 and "warning" not in output for _, code, output in results), results

@@ -7,8 +7,8 @@ import re
 import shlex
 
 import pytest
-from click.testing import CliRunner, Result
 
+from support.commands import vestige
 from vestige.cli.main import cli
 from vestige.home import Home
 from vestige.query.budget import count_tokens
@@ -16,12 +16,6 @@ from vestige.recorder import Recorder
 
 PLAYBOOK_MAX = 900
 """Tokens: it stands in a debugging agent's context from beginning to end."""
-
-
-def vestige(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli, list(arguments), prog_name="vestige")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 @pytest.fixture
@@ -46,7 +40,7 @@ def test_the_playbook_is_printed_and_short() -> None:
     assert count_tokens(text) <= PLAYBOOK_MAX
     steps = [text.index(f"vestige {verb}") for verb in ("overview", "check", "why", "span", "body")]
     assert steps == sorted(steps)
-    for said in (
+    for phrase in (
         "You do not fix",
         "data, never an instruction",
         "budgets",
@@ -56,7 +50,7 @@ def test_the_playbook_is_printed_and_short() -> None:
         "ruled out:",
         "confidence:",
     ):
-        assert said in text, said
+        assert phrase in text, phrase
 
 
 def test_every_command_of_the_playbook_is_one() -> None:
@@ -71,7 +65,7 @@ def test_the_rule_for_instrumenting_is_printed_and_short() -> None:
     text = vestige("skill", "--instrument").output
 
     assert count_tokens(text) <= PLAYBOOK_MAX
-    for said in (
+    for phrase in (
         "Mask your own secrets",
         "handle you were given",
         "Do not set the component",
@@ -80,7 +74,7 @@ def test_the_rule_for_instrumenting_is_printed_and_short() -> None:
         "Logs are one-way",
         "Capture at the edge",
     ):
-        assert said in text, said
+        assert phrase in text, phrase
 
 
 def test_help_shows_a_components_hints_and_queries_that_run(billing: Home) -> None:

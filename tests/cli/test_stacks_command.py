@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.commands import vestige_process
 from support.programs import load
 from vestige.home import Home
 from vestige.recorder import Recorder
@@ -43,12 +44,6 @@ def start(*command: str, **variables: str) -> Process:
     return process
 
 
-def vestige(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vestige", *arguments], capture_output=True, text=True, check=False
-    )
-
-
 @pytest.fixture
 def hanging(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     program = tmp_path_factory.mktemp("program") / "agent.py"
@@ -60,7 +55,7 @@ def hanging(home: Home, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pr
 
 
 def test_it_tells_the_line_and_the_program_goes_on(home: Home, hanging: Process) -> None:
-    done = vestige("stacks")
+    done = vestige_process("stacks")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"pid {hanging.pid} stands at agent.py:9 in look_up")
@@ -73,11 +68,11 @@ def test_it_tells_the_line_and_the_program_goes_on(home: Home, hanging: Process)
 def test_the_answer_stays_in_the_run_in_the_span_that_hangs_and_masked(
     home: Home, hanging: Process
 ) -> None:
-    told = json.loads(vestige("stacks", "--json").stdout)
+    answer = json.loads(vestige_process("stacks", "--json").stdout)
 
-    (process,) = told["processes"]
+    (process,) = answer["processes"]
     assert process["pid"] == hanging.pid and process["threads"] == 1 and process["tasks"] == 0
-    run = next(run for run in load(home) if run.info.short_id == told["run"])
+    run = next(run for run in load(home) if run.info.short_id == answer["run"])
     (line,) = [log for log in run.logs if log.attributes.get("standing")]
     assert line.message == process["said"] and line.body is not None
     assert line.span_id == next(span.id for span in run.spans if span.type == "tool")
@@ -89,10 +84,10 @@ def test_the_answer_stays_in_the_run_in_the_span_that_hangs_and_masked(
 def test_a_stopped_process_is_said_not_to_answer(home: Home, hanging: Process) -> None:
     os.kill(hanging.pid, signal.SIGSTOP)
 
-    done = vestige("stacks", "--wait", "1")
+    done = vestige_process("stacks", "--wait", "1")
 
     assert done.returncode == 1
-    assert f"pid {hanging.pid} did not answer" in done.stdout
+    assert f"pid {hanging.pid} did not respond" in done.stdout
     assert list(home.asks.iterdir()) == []
 
 
@@ -101,7 +96,7 @@ def test_where_nothing_runs_that_is_said(home: Home, arguments: list[str]) -> No
     with Recorder() as recorder, recorder.run("agent"):
         pass
 
-    done = vestige(*arguments)
+    done = vestige_process(*arguments)
 
     assert done.returncode == 2
     assert done.stdout == "" and done.stderr.startswith("vestige: ") and "`vestige " in done.stderr
@@ -118,12 +113,12 @@ def test_below_vestige_run_the_program_answers_and_not_the_supervisor(home: Home
         "print('begun', flush=True); import time; time.sleep(600)",
     )
     try:
-        told = json.loads(vestige("stacks", "--json").stdout)
+        data = json.loads(vestige_process("stacks", "--json").stdout)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
-    (answer,) = told["processes"]
+    (answer,) = data["processes"]
     assert answer["pid"] != process.pid
     assert "<string>:1 in <module>" in answer["said"]
 
@@ -136,14 +131,14 @@ def test_a_hang_is_written_down_by_itself_and_told_when_it_runs_and_when_it_was_
     program.write_text(HANGS)
     process = start(str(program), VESTIGE_SILENCE="1s")
     deadline = time.monotonic() + 30
-    while "nothing was recorded for" not in (shown := vestige("show").stdout):
+    while "nothing was recorded for" not in (shown := vestige_process("show").stdout):
         assert time.monotonic() < deadline, shown
 
-    runs = vestige("check")
+    runs = vestige_process("check")
     assert "standstill" in runs.stdout and "stands at agent.py:9 in look_up" in runs.stdout
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    killed = vestige("check")
+    killed = vestige_process("check")
     assert "standstill" not in killed.stdout
     assert "[error] crash/" in killed.stdout
     assert "s; stood at agent.py:9 in look_up" in killed.stdout

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from support.programs import SmallDisk
+from support.recordings import record
 from vestige.collector.loop import catch_up, hold
 from vestige.home import Home
 from vestige.limits import BODY_INLINE_MAX, HTTP_THREADS
@@ -24,7 +25,7 @@ KILLED = """
 import os, sys
 from vestige.recorder import Recorder
 
-run = Recorder(sys.argv[1], last_words=False).run("killed")
+run = Recorder(sys.argv[1], crash_hooks=False).run("killed")
 run.log.info("the last word")
 os.kill(os.getpid(), 9)
 """
@@ -52,7 +53,7 @@ def python(source: str, home: Home) -> None:
 def with_killed(disk: Path) -> Home:
     """A home with a run that is stored, and one whose journal no collector has seen."""
     home = Home(disk / "home")
-    record(home, "stored")
+    record(home, "stored", spans=0)
     catch_up(home)
     python(KILLED, home)
     return home
@@ -88,26 +89,21 @@ def ask(home: Home, *arguments: str) -> tuple[Any, str]:
 
 
 def names(home: Home) -> tuple[list[str], str]:
-    listed, said = ask(home, "list")
-    return [f"{run['name']} {run['outcome']}" for run in listed["runs"]], said
-
-
-def record(home: Home, name: str) -> None:
-    with Recorder(home, last_words=False) as recorder:
-        recorder.run(name).end()
+    listed, warning = ask(home, "list")
+    return [f"{run['name']} {run['outcome']}" for run in listed["runs"]], warning
 
 
 @pytest.mark.parametrize("spoil", [fill, make_read_only])
 def test_what_is_stored_is_there_though_nothing_can_be_written(disk: Path, spoil: Any) -> None:
     home = Home(disk / "home")
-    record(home, "stored")
+    record(home, "stored", spans=0)
     catch_up(home)
     spoil(disk)
 
-    listed, said = names(home)
+    listed, warning = names(home)
 
     assert listed == ["stored ok"]
-    assert said == ""
+    assert warning == ""
 
 
 @pytest.mark.parametrize("spoil", [fill, make_read_only])
@@ -117,12 +113,12 @@ def test_what_no_collector_has_seen_is_there_too(disk: Path, spoil: Any) -> None
     spoil(disk)
     before = sorted(home.journal.iterdir())
 
-    listed, said = names(home)
+    listed, warning = names(home)
     shown, _ = ask(home, "show")
 
     assert listed == ["killed interrupted", "stored ok"]
-    assert said.count("\n") == 1
-    assert "cannot be written" in said and "I/O error" not in said
+    assert warning.count("\n") == 1
+    assert "cannot be written" in warning and "I/O error" not in warning
     assert "the last word" in json.dumps(shown)
     assert sorted(home.journal.iterdir()) == before
     assert not list((disk.parent / "temporary").iterdir())
@@ -132,16 +128,16 @@ def test_what_no_collector_has_seen_is_there_too(disk: Path, spoil: Any) -> None
 def test_what_a_killed_collector_left_in_its_log_is_there_too(disk: Path, spoil: Any) -> None:
     """SQLite reads a log only where it may make files: elsewhere it would be passed over in silence."""
     home = Home(disk / "home")
-    record(home, "in the log")
+    record(home, "in the log", spans=0)
     python(COLLECTOR_KILLED, home)
     assert (home.root / "store.db-wal").stat().st_size
     (home.root / "store.db-shm").unlink()
     spoil(disk)
 
-    listed, said = names(home)
+    listed, warning = names(home)
 
     assert listed == ["in the log ok"]
-    assert "cannot be written" in said
+    assert "cannot be written" in warning
 
 
 def test_nothing_but_a_journal_is_enough(disk: Path) -> None:
@@ -156,26 +152,26 @@ def test_nothing_but_a_journal_is_enough(disk: Path) -> None:
 
 def test_a_body_that_cannot_be_read_holds_up_neither_answers_nor_the_dead(home: Home) -> None:
     """What waits for it is said; other writers that died are stamped meanwhile."""
-    with Recorder(home, last_words=False) as recorder, recorder.run("long") as run:
+    with Recorder(home, crash_hooks=False) as recorder, recorder.run("long") as run:
         run.child("chat", type="llm", body="long " * BODY_INLINE_MAX).end()
     (body,) = home.bodies.iterdir()
     body.unlink()
     body.symlink_to(body)  # not even root can open that
     python(KILLED, home)
 
-    listed, said = names(home)
+    listed, warning = names(home)
     with hold(home) as collector, pytest.raises(OSError, match="symbolic links"):
         assert collector is not None
         collector.tick()
 
     assert listed == ["killed interrupted"]
-    assert "some records could not be imported" in said
+    assert "some records could not be imported" in warning
 
 
 def test_a_log_that_cannot_be_read_is_no_silence(disk: Path) -> None:
     """Of a store that is asked directly, too."""
     home = Home(disk / "home")
-    record(home, "in the log")
+    record(home, "in the log", spans=0)
     python(COLLECTOR_KILLED, home)
     (home.root / "store.db-shm").unlink()
     make_read_only(disk)
@@ -186,7 +182,7 @@ def test_a_log_that_cannot_be_read_is_no_silence(disk: Path) -> None:
 
 def serving(command: str, home: Home) -> tuple[subprocess.Popen[str], list[str], str]:
     """A server as a process, what it said till it served, and its address."""
-    more = ["--no-browser"] if command == "ui" else ["--no-log"]
+    more = ["--no-browser", "--port", "0"] if command == "ui" else ["--no-log"]
     process = subprocess.Popen(
         [sys.executable, "-m", "vestige", command, *more, "--port", "0", "--home", str(home.root)],
         stderr=subprocess.PIPE,
@@ -194,12 +190,12 @@ def serving(command: str, home: Home) -> tuple[subprocess.Popen[str], list[str],
         env={**os.environ, **_temporary(home)},
     )
     assert process.stderr is not None
-    said = []
+    lines = []
     for line in process.stderr:
-        said.append(line)
-        if line.startswith("serving "):
-            return process, said, line.split()[1].rstrip(";")
-    raise AssertionError(said)
+        lines.append(line)
+        if line.startswith("Vestige is running at "):
+            return process, lines, line.split()[4]
+    raise AssertionError(lines)
 
 
 def served_names(address: str) -> list[str]:
@@ -218,7 +214,7 @@ def test_the_viewer_shows_a_copy(disk: Path, spoil: Any) -> None:
     """With what no collector has seen; it says so, and the copy is gone with it."""
     home = with_killed(disk)
     spoil(disk)
-    process, said, address = serving("ui", home)
+    process, lines, address = serving("ui", home)
     try:
         listed = served_names(address)
     finally:
@@ -226,7 +222,7 @@ def test_the_viewer_shows_a_copy(disk: Path, spoil: Any) -> None:
         process.communicate(timeout=120)
 
     assert listed == ["killed interrupted", "stored ok"]
-    assert "cannot be written" in said[0]
+    assert "cannot be written" in lines[0]
     assert process.returncode == 0
     assert not list((disk.parent / "temporary").iterdir())
 
@@ -237,14 +233,14 @@ def test_a_server_on_a_full_disk_serves_what_is_stored_and_goes_on_when_there_is
 ) -> None:
     """What it reads while nobody can write is not what it goes on reading when somebody does."""
     home = Home(disk / "home")
-    record(home, "stored")
+    record(home, "stored", spans=0)
     catch_up(home)
     fill(disk)
     process, _, address = serving("serve", home)
     try:
         full = served_names(address)
         (disk / "ballast").unlink()
-        record(home, "next")
+        record(home, "next", spans=0)
         catch_up(home)
         room = [served_names(address) for _ in range(2 * HTTP_THREADS)]  # whichever thread it is
     finally:

@@ -66,10 +66,10 @@ def test_the_lock_file_holds_no_addresses_and_every_optional_package() -> None:
 
     assert not [path for path, one in packages.items() if "resolved" in one]
     assert optional <= known
-    wanted = json.loads((ROOT / "web" / "package.json").read_text())
+    declared = json.loads((ROOT / "web" / "package.json").read_text())
     assert all(
         re.fullmatch(r"\d+\.\d+\.\d+", version)
-        for version in (*wanted["dependencies"].values(), *wanted["devDependencies"].values())
+        for version in (*declared["dependencies"].values(), *declared["devDependencies"].values())
     )
 
 
@@ -88,7 +88,8 @@ def test_ui_serves_what_is_at_a_path_to_whoever_has_the_address(tmp_path: Path) 
     )
     assert process.stderr is not None
     try:
-        url, _, place = process.stderr.readline().split()[1].rstrip(";").partition("#")
+        words = process.stderr.readline().split()
+        url, _, place = next(word for word in words if word.startswith("http")).partition("#")
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
         with opener.open(url) as answer:
             policy, html = answer.headers["content-security-policy"], answer.read()
@@ -135,7 +136,7 @@ def test_a_browser_that_stays_in_the_foreground_is_served(tmp_path: Path) -> Non
     )
     browser.chmod(0o700)
     process = subprocess.Popen(
-        [sys.executable, "-m", "vestige", "ui", "--home", str(tmp_path / "home")],
+        [sys.executable, "-m", "vestige", "ui", "--port", "0", "--home", str(tmp_path / "home")],
         stderr=subprocess.PIPE,
         env={**os.environ, "BROWSER": str(browser)},
     )

@@ -58,6 +58,7 @@ def test_only_what_is_not_ours_is_handed_on(line: str, ours: bool) -> None:
     assert is_ours(line.split()) is ours
 
 
+@pytest.mark.full
 def test_the_commands_of_the_real_package_still_work() -> None:
     python = find_python()
     if python is None:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from support.programs import WAIT_S, RunProgram, load
+from vestige._runtime.clock import SYSTEM
 from vestige.collector.loop import catch_up, hold
 from vestige.collector_process import CollectorProcess
 from vestige.errors import StoreError
@@ -67,11 +68,11 @@ def collector_of(parent: int) -> psutil.Process:
 def test_only_one_process_holds_a_home(home: Home) -> None:
     """The second gets None, whichever process it is in, and the lock is free afterwards."""
     with hold(home) as first, hold(home) as second:
-        held = (first is not None, second is not None)
+        opened = (first is not None, second is not None)
     with hold(home) as third:
         again = third is not None
 
-    assert held == (True, False)
+    assert opened == (True, False)
     assert again
 
 
@@ -113,7 +114,7 @@ def test_a_second_collect_says_that_somebody_is_at_it(home: Home) -> None:
         done = subprocess.run([*COLLECT, "--once"], capture_output=True, text=True, timeout=120)
 
     assert done.returncode == 1
-    assert "another process collects already" in done.stderr
+    assert "another process is collecting already" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -266,24 +267,24 @@ def test_catching_up_twice_changes_nothing(home: Home) -> None:
 def test_a_daemon_goes_on_after_a_tick_that_failed(home: Home) -> None:
     """Somebody holds the store for too long: that is said once, and taking in resumes by itself."""
     home.make()
-    said: list[str] = []
+    reports: list[str] = []
     ticks = iter([True, True, True, False])
     with hold(home) as collector:
         assert collector is not None
         collector.store._connection.execute("PRAGMA busy_timeout = 1")
-        with Recorder(home, last_words=False) as recorder:
+        with Recorder(home, crash_hooks=False) as recorder:
             recorder.run("while locked").end()
             blocker = sqlite3.connect(home.store, isolation_level=None)
             blocker.execute("BEGIN IMMEDIATE")
 
         def keep_on(seconds: float) -> bool:
-            if len(said) and blocker.in_transaction and seconds > TICK_S:
+            if len(reports) and blocker.in_transaction and seconds > TICK_S:
                 blocker.execute("ROLLBACK")
             return next(ticks)
 
-        collector.run(keep_on, said.append)
+        collector.run(keep_on, reports.append)
 
-    assert len(said) == 1 and "will go on" in said[0]
+    assert len(reports) == 1 and "will go on" in reports[0]
     assert "while locked" in stored(home)
 
 
@@ -294,7 +295,7 @@ def test_a_collector_whose_store_is_gone_ends_and_leaves_the_journals(home: Home
         collector.tick()
         for path in home.root.glob("store.db*"):
             path.unlink()
-        with Recorder(home, last_words=False) as recorder:
+        with Recorder(home, crash_hooks=False) as recorder:
             recorder.run("after").end()
 
         turns = iter((True, True))
@@ -303,3 +304,43 @@ def test_a_collector_whose_store_is_gone_ends_and_leaves_the_journals(home: Home
 
     catch_up(home)
     assert "after" in stored(home)
+
+
+def test_a_reading_command_applies_retention_once_in_a_while(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a collector that lives for long, old runs would stay for ever."""
+    day_ns = 24 * 3600 * 10**9
+    now_ns = SYSTEM.now_ns()
+    with Recorder(home) as recorder, recorder.run("old"):
+        pass
+
+    def names(at_ns: int) -> list[str]:
+        monkeypatch.setattr(SYSTEM, "now_ns", lambda: at_ns)
+        assert catch_up(home) is None
+        with SqliteStore.open(home.store, readonly=True) as store:
+            return [run.name for run in store.list_runs(RunFilter())]
+
+    assert names(now_ns) == ["old"]
+    assert names(now_ns + 3 * day_ns) == ["old"]
+    assert names(now_ns + 1000 * day_ns) == []
+
+
+def test_a_retention_pass_is_bounded_and_continued(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vestige.collector.loop.PRUNE_RUNS_MAX", 2)
+    with Recorder(home) as recorder:
+        for number in range(5):
+            recorder.run(f"old {number}").end()
+    now_ns = SYSTEM.now_ns()
+    left = []
+    with hold(home) as collector:
+        assert collector is not None
+        collector.tick()
+        monkeypatch.setattr(SYSTEM, "now_ns", lambda: now_ns + 10**18)
+        for _ in range(4):
+            collector.tick()
+            left.append(len(collector.store.list_runs(RunFilter(with_implicit=True))))
+
+    assert left == [4, 2, 0, 0]

@@ -24,13 +24,13 @@ def on_a_terminal(*arguments: str) -> tuple[int, str]:
             timeout=30,
         )
         os.write(theirs, b"END")
-        said = b""
-        while not said.endswith(b"END"):
-            said += os.read(ours, 65536)
+        output = b""
+        while not output.endswith(b"END"):
+            output += os.read(ours, 65536)
     finally:
         os.close(ours)
         os.close(theirs)
-    return done.returncode, said.decode().removesuffix("END").replace("\r\n", "\n")
+    return done.returncode, output.decode().removesuffix("END").replace("\r\n", "\n")
 
 
 GOOD = """
@@ -51,40 +51,40 @@ raise SystemExit(3)
 
 def test_a_good_end_names_the_programs_own_run_and_show(home: Home) -> None:
     """The short id, the name, the outcome, the time, the tokens, the next command; on one line."""
-    code, said = on_a_terminal("--", sys.executable, "-c", GOOD)
+    code, output = on_a_terminal("--", sys.executable, "-c", GOOD)
 
     assert code == 0
-    assert said.count("\n") == 1
-    assert said.startswith("vestige: r")
-    assert " triage: ok after " in said
-    assert ", 1.2k tokens. Next: vestige show r" in said
+    assert output.count("\n") == 1
+    assert output.startswith("vestige: r")
+    assert " triage: ok after " in output
+    assert ", 1.2k tokens. Next: vestige show r" in output
 
 
 def test_a_bad_end_names_the_run_that_failed_and_why(home: Home) -> None:
     """Of several runs the first that failed; the exit code stays the command's."""
-    code, said = on_a_terminal("--", sys.executable, "-c", BAD)
-    number = said.split()[1]
+    code, output = on_a_terminal("--", sys.executable, "-c", BAD)
+    number = output.split()[1]
     why = subprocess.run(
-        [sys.executable, "-m", "vestige", *said.split("Next: vestige ")[1].split()],
+        [sys.executable, "-m", "vestige", *output.split("Next: vestige ")[1].split()],
         capture_output=True,
         text=True,
         timeout=30,
     )
 
     assert code == 3
-    assert f"{number} second: error after " in said
-    assert said.endswith(f" Next: vestige why {number}\n")
+    assert f"{number} second: error after " in output
+    assert output.endswith(f" Next: vestige why {number}\n")
     assert why.returncode == 0 and number in why.stdout
 
 
 def test_a_program_that_is_no_python_is_told_by_its_own_run(home: Home) -> None:
     """And another home stands in the next command, which then works as it is."""
     elsewhere = str(home.root.parent / "other home")
-    code, said = on_a_terminal("--home", elsewhere, "--name", "job", "--", "sh", "-c", "exit 4")
+    code, output = on_a_terminal("--home", elsewhere, "--name", "job", "--", "sh", "-c", "exit 4")
 
     assert code == 4
-    assert said.startswith("vestige: r2 job: error after ")
-    assert said.endswith(f"Next: vestige why r2 --home '{elsewhere}'\n")
+    assert output.startswith("vestige: r2 job: error after ")
+    assert output.endswith(f"Next: vestige why r2 --home '{elsewhere}'\n")
 
 
 @pytest.mark.parametrize("quiet", [["--quiet"], ["-q"]])
@@ -110,27 +110,27 @@ def test_without_an_end_in_the_store_the_id_and_the_command_are_said(home: Home)
     with hold(home) as collector:
         assert collector is not None
 
-        code, said = on_a_terminal("--", "false")
+        code, output = on_a_terminal("--", "false")
 
     assert code == 1
-    assert said.startswith("vestige: recorded. Next: vestige why ")
-    assert len(said.split()[-1]) >= 16
+    assert output.startswith("vestige: recorded. Next: vestige why ")
+    assert len(output.split()[-1]) >= 16
 
 
 def test_a_store_that_cannot_be_read_changes_no_exit_code(home: Home) -> None:
     """The command was fine: what is wrong with the store is said by who reads it."""
     home.make()
     home.store.write_bytes(b"no database at all, " * 100)
-    code, said = on_a_terminal("--", "true")
+    code, output = on_a_terminal("--", "true")
 
     assert code == 0
-    assert "Traceback" not in said
+    assert "Traceback" not in output
 
 
 def test_a_command_whose_inside_was_not_recorded_says_so(home: Home) -> None:
     """A Python that Vestige is not installed for looks like a good run of nothing otherwise."""
-    code, said = on_a_terminal("--", sys.executable, "-I", "-S", "-c", "pass")
-    number = said.split()[1]
+    code, output = on_a_terminal("--", sys.executable, "-I", "-S", "-c", "pass")
+    number = output.split()[1]
     check = subprocess.run(
         [sys.executable, "-m", "vestige", "check", number],
         capture_output=True,
@@ -139,5 +139,5 @@ def test_a_command_whose_inside_was_not_recorded_says_so(home: Home) -> None:
     )
 
     assert code == 0
-    assert ", nothing inside was recorded (not Python, or Python without Vestige). Next: " in said
+    assert ", nothing inside was recorded (not Python, or Python without Vestige). Next: " in output
     assert "[hint] health/unrecorded" in check.stdout

@@ -238,8 +238,12 @@ def test_a_run_that_is_running(home: Home, tmp_path: Path) -> None:
     run = recorder.run("open")
     catch_up(home)
     with SqliteStore.open(home.store, readonly=True) as store:
-        told = Exported(export_run(store, run.run_id, "agentdbg", tmp_path / "runs")).run
+        exported = Exported(export_run(store, run.run_id, "agentdbg", tmp_path / "runs")).run
     recorder.close()
 
-    assert (told["status"], told["ended_at"], told["duration_ms"]) == ("running", None, None)
-    assert told["last_event_ts"] is None and set(told["counts"].values()) == {0}
+    assert (exported["status"], exported["ended_at"], exported["duration_ms"]) == (
+        "running",
+        None,
+        None,
+    )
+    assert exported["last_event_ts"] is None and set(exported["counts"].values()) == {0}

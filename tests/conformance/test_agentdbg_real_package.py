@@ -126,9 +126,9 @@ def test_the_real_viewer_opens_what_we_wrote(agentdbg: Path, ours: Path) -> None
     with viewer(agentdbg, ours) as address:
         listed = fetch(f"{address}/api/runs")["runs"]
         for one in listed:
-            told = fetch(f"{address}/api/runs/{one['run_id']}/events")["events"]
+            shown = fetch(f"{address}/api/runs/{one['run_id']}/events")["events"]
 
-            assert told == events_of(ours / "runs" / one["run_id"])
+            assert shown == events_of(ours / "runs" / one["run_id"])
         page = urllib.request.urlopen(address, timeout=WAIT_S).read()
 
     assert len(listed) == 2 and b"<html" in page.lower()
@@ -172,8 +172,8 @@ def test_we_open_what_the_real_package_writes(theirs: Path, tmp_path: Path) -> N
     assert [one.path for one in imported] == folders
     assert all(not one.problems for one in imported)
     for folder, found in runs.items():
-        told = events_of(folder)
-        expected = [e["event_id"] for e in told if e["event_type"] != "RUN_END"]
+        events = events_of(folder)
+        expected = [e["event_id"] for e in events if e["event_type"] != "RUN_END"]
         nodes = sorted([*found.spans, *found.logs], key=lambda node: node.seq or 0)
         assert [n.attributes.get("event_id") for n in nodes if n.component != "vestige"] == expected
     outcomes = {found.info.name: found.info.outcome for found in runs.values()}

@@ -448,6 +448,7 @@ def _listed(bundle: BrokenBundle, path: str) -> Any:
     return {key: entry[key] for key in ("path", "bytes", "sha256")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "name", "how", "also"),
     CASES,
@@ -570,9 +571,9 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     bundle.path("planted.txt").write_text("x")
     bundle.path("repro.txt").write_text("changed")
 
-    told = {(Path(p.file).name, p.place, p.rule) for p in bundle.problems()}
+    found = {(Path(p.file).name, p.place, p.rule) for p in bundle.problems()}
 
-    assert told == {
+    assert found == {
         ("meta.json", "/runner", "type-wrong"),
         ("meta.json", "/suite", "suite-differs"),
         ("events.jsonl", "line 3 /schema_version", "trace-schema-version"),
@@ -583,6 +584,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     assert all(problem.hint for problem in bundle.problems() if problem.rule == "file-unlisted")
 
 
+@pytest.mark.slow
 def test_published_schemas_and_the_validator_agree_on_the_real_bundles() -> None:
     """schemas/artifacts/ is for other tools: what is valid for one is valid for the other."""
     jsonschema = pytest.importorskip("jsonschema")
@@ -611,6 +613,7 @@ def test_published_schemas_and_the_validator_agree_on_the_real_bundles() -> None
                 jsonschema.validate(json.loads(text), schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["summary", "meta", "metrics", "fixtures", "repro", "logs-index", "trace-events", "bundle"],

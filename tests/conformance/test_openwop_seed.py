@@ -101,13 +101,13 @@ def test_the_bundle_is_never_stored_by_anybody(host: Host) -> None:
 
 def test_the_host_advertises_its_bundle(host: Host) -> None:
     """Profile gating: capabilities.debugBundle.supported: true; discovery needs no key, flags at the root."""
-    told = host.get("/.well-known/openwop", None)
+    capabilities = host.get("/.well-known/openwop", None)
 
-    validate("capabilities", told)
-    assert told["debugBundle"] == {"supported": True}
-    assert told["feedback"]["supported"] is True
-    assert told["compliance"]["defaultMode"] == "mask"
-    assert set(told["fixtures"]) == set(WORKFLOWS)
+    validate("capabilities", capabilities)
+    assert capabilities["debugBundle"] == {"supported": True}
+    assert capabilities["feedback"]["supported"] is True
+    assert capabilities["compliance"]["defaultMode"] == "mask"
+    assert set(capabilities["fixtures"]) == set(WORKFLOWS)
 
 
 def test_a_host_that_does_not_advertise_bundles_answers_404(
@@ -119,7 +119,7 @@ def test_a_host_that_does_not_advertise_bundles_answers_404(
     monkeypatch.setenv("VESTIGE_OPENWOP_FEEDBACK", "0")
     unscoped = Keys(home).add("write", ["runs:write"]).key
     with served(home, token=True) as site:
-        told = site.data("/.well-known/openwop", key=None)
+        capabilities = site.data("/.well-known/openwop", key=None)
         bundle = site.ask(f"/v1/runs/{run}/debug-bundle")
         stranger = site.ask(f"/v1/runs/{run}/debug-bundle", key=None)
         other_scope = site.ask(f"/v1/runs/{run}/debug-bundle", key=unscoped)
@@ -130,8 +130,8 @@ def test_a_host_that_does_not_advertise_bundles_answers_404(
         client = OpenwopClient(f"http://127.0.0.1:{site.port}", site.server.token or "")
         by_client = client.runs_debug_bundle(run), client.list_annotations(run)
 
-    assert told["debugBundle"]["supported"] is False
-    assert told["fixtures"] == []
+    assert capabilities["debugBundle"]["supported"] is False
+    assert capabilities["fixtures"] == []
     assert (bundle.status, stranger.status, other_scope.status) == (404, 401, 404)
     assert [(each.status, each.json()["error"]) for each in notes] == [
         (501, "capability_not_provided")
@@ -364,6 +364,7 @@ def test_a_key_without_the_scope_is_told_which_one_is_missing(host: Host) -> Non
 # --- Bundle size limits ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_too_large_for_the_cap_is_a_truncated_prefix(home: Home) -> None:
     """Hosts MUST cap bundle size at 8 MB by default; the host returns the bundle truncated, and says why."""
     with vestige.Recorder(home) as recorder, recorder.run("big") as run:
@@ -413,14 +414,14 @@ def test_the_cap_can_be_raised_and_lowered(home: Home, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", ["maxEvents", "host.vestige.maxEvents"])
 def test_max_events_only_lowers_the_cap(host: Host, name: str) -> None:
     """Hosts MAY accept query parameters to lower the cap; host.<vendor>.<query> is preferred."""
-    whole = host.bundle()
+    complete = host.bundle()
     for most in (0, 1, 2):
         part = host.bundle(query=f"?{name}={most}")
-        assert part["events"] == whole["events"][:most]
-        assert (part["truncated"], part["metrics"]) == (True, whole["metrics"])
-        assert part["run"] == whole["run"]
+        assert part["events"] == complete["events"][:most]
+        assert (part["truncated"], part["metrics"]) == (True, complete["metrics"])
+        assert part["run"] == complete["run"]
     for much in ("1e9", "1000000000"):
-        assert host.bundle(query=f"?{name}={much}")["events"] == whole["events"]
+        assert host.bundle(query=f"?{name}={much}")["events"] == complete["events"]
     for junk in ("-1", "abc", "", "1.5", "0x10", "%00", "9" * 40, "1e999999"):
         host.get(f"/v1/runs/{host.run}/debug-bundle?{name}={junk}", status=400)
 
@@ -435,19 +436,19 @@ def test_the_lower_of_two_caps_holds(host: Host) -> None:
 def test_annotations_travel_in_the_bundle(host: Host) -> None:
     """When feedback is supported, a run's debug bundle SHOULD include the run's annotations, already redacted."""
     node = host.bundle(host.failed)["events"][2]["nodeId"]
-    told = [
+    annotations = [
         {"signal": {"kind": "flag"}, "note": "look here", "target": {"nodeId": node}},
         {"signal": {"kind": "rating", "rating": 2}},
         {"signal": {"kind": "label", "label": "flaky"}, "note": f"key {SECRETS['note']}"},
         {"signal": {"kind": "correction", "correction": "42\nnot 41"}},
         {"signal": {"kind": "flag"}},
     ]
-    made = [host.post(f"/v1/runs/{host.failed}/annotations", each, 201) for each in told]
+    made = [host.post(f"/v1/runs/{host.failed}/annotations", each, 201) for each in annotations]
     for each in made:
         validate("annotation", each)
     listed = host.get(f"/v1/runs/{host.failed}/annotations")["annotations"]
 
-    assert [each["signal"] for each in made] == [each["signal"] for each in told]
+    assert [each["signal"] for each in made] == [each["signal"] for each in annotations]
     assert made[0]["note"] == "look here"
     assert made[0]["target"] == {"runId": host.failed, "nodeId": node}
     assert made[2]["note"] == "key [REDACTED]"
@@ -613,15 +614,15 @@ def test_an_unknown_workflow_or_request_is_refused(host: Host) -> None:
 def test_an_inbound_traceparent_is_honoured(host: Host) -> None:
     """The run's spans stand in the caller's trace; a broken header starts a trace of its own."""
     trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-    asked = json.dumps({"workflowId": "conformance-noop"}).encode()
-    for given, honoured in (
+    body = json.dumps({"workflowId": "conformance-noop"}).encode()
+    for header, honoured in (
         (f"00-{trace}-{span}-01", True),
         ("00-zz-1-01", False),
         (f"00-{trace.upper()}-{span}-01", False),
         (f"00-{'0' * 32}-{span}-01", False),
     ):
         reply = host.site.ask(
-            "/v1/runs", key=host.key, method="POST", body=asked, headers={"traceparent": given}
+            "/v1/runs", key=host.key, method="POST", body=body, headers={"traceparent": header}
         )
         spans = host.bundle(reply.json()["runId"])["spans"]
         assert (spans[0]["parentSpanId"] == span) is honoured
@@ -638,8 +639,8 @@ def test_the_nodes_of_a_fixture_have_their_published_names(host: Host) -> None:
     assert [event["payload"]["nodeId"] for event in done] == ["a", "b", "c"]
     assert bundle["metrics"]["nodeCount"] == 3
     body = {"target": {"nodeId": "b"}, "signal": {"kind": "flag"}}
-    said = host.post(f"/v1/runs/{made}/annotations", body, 201)
-    assert said["target"]["nodeId"] == "b"
+    stored = host.post(f"/v1/runs/{made}/annotations", body, 201)
+    assert stored["target"]["nodeId"] == "b"
 
 
 def test_an_annotation_is_about_an_event_of_its_run(host: Host) -> None:
@@ -647,8 +648,8 @@ def test_an_annotation_is_about_an_event_of_its_run(host: Host) -> None:
     events = host.bundle()["events"]
     for event in (events[0], events[3], events[-1]):
         body = {"target": {"eventId": event["eventId"]}, "signal": {"kind": "flag"}}
-        said = host.post(path, body, 201)
-        assert said["target"]["eventId"] == event["eventId"]
+        stored = host.post(path, body, 201)
+        assert stored["target"]["eventId"] == event["eventId"]
     body = {"target": {"eventId": "no-such-event"}, "signal": {"kind": "flag"}}
     refused = host.post(path, body, 400)
     assert "target.eventId" in refused["message"]

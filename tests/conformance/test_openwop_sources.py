@@ -44,6 +44,7 @@ def site(home: Home, request: pytest.FixtureRequest) -> Iterator[tuple[Site, lis
         yield running, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", BUNDLES, indirect=True)
 def test_runs_of_other_tools_are_served(site: tuple[Site, list[str]]) -> None:
     """agentdbg, wink, artifacts: bundle, poll and snapshot validate, and are deep-equal."""
@@ -103,13 +104,13 @@ def test_every_verb_answers_about_a_bundle_file(home: Home, tmp_path: Path) -> N
     answered = set()
     for name in ("whole", "part"):
         with vestige.open(tmp_path / f"{name}.json") as debugger:
-            given = {"pattern": "refund", "component": "agent", "query": "select * from spans"}
+            values = {"pattern": "refund", "component": "agent", "query": "select * from spans"}
             spans = debugger.show().data()["spans"]
             for tool in TOOLS:
                 needs_span = tool.name in ("why", "span", "body", "segments")
                 about = spans[-1]["id"] if needs_span else run
                 arguments: dict[str, Any] = {
-                    one.name: given.get(one.name, [run] if one.kind == "array" else about)
+                    one.name: values.get(one.name, [run] if one.kind == "array" else about)
                     for one in tool.parameters
                     if one.required or one.name in ("id", "b")
                 }
@@ -144,7 +145,7 @@ for id, text in (({run!r}, "all of it"), ({span["short_id"]!r}, "this call")):
     assert bundle["annotations"] == notes
     for note in notes:
         validate("annotation", note)
-    told = {note["note"]: note for note in notes}
+    by_text = {note["note"]: note for note in notes}
     assert {note["signal"]["kind"] for note in notes} == {"flag"}
-    assert "nodeId" not in told["all of it"]["target"]
-    assert told["this call"]["target"]["nodeId"] == span["id"]
+    assert "nodeId" not in by_text["all of it"]["target"]
+    assert by_text["this call"]["target"]["nodeId"] == span["id"]

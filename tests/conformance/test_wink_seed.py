@@ -69,14 +69,14 @@ class Adapter:
         self.error = error
 
     def evaluate(self, prompt: Prompt, *, session: Session) -> str:
-        told = {"session_id": session.session_id, "prompt_name": "review"}
+        metadata = {"session_id": session.session_id, "prompt_name": "review"}
         LOG.debug("evaluating", extra={"event": "evaluate.entry"})
-        session.dispatcher.dispatch(PromptRendered(rendered_prompt="Review this.", **told))
+        session.dispatcher.dispatch(PromptRendered(rendered_prompt="Review this.", **metadata))
         for name in ("read", "grep"):
-            session.dispatcher.dispatch(ToolInvoked(name=name, result="ok", **told))
+            session.dispatcher.dispatch(ToolInvoked(name=name, result="ok", **metadata))
         if self.error is not None:
             raise self.error
-        session.dispatcher.dispatch(PromptExecuted(result="done", **told))
+        session.dispatcher.dispatch(PromptExecuted(result="done", **metadata))
         return "done"
 
 

@@ -20,7 +20,7 @@ from vestige.debug import DebugBundle
 from vestige.debug.recover import recover_spools
 from vestige.home import Home
 
-ROUNDS = 12
+ROUNDS = [8, pytest.param(200, marks=pytest.mark.full)]
 PROGRAM = """
 import itertools, logging, os
 from vestige.debug import *
@@ -42,15 +42,16 @@ for number in itertools.count():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rounds", ROUNDS)
 def test_killed_anywhere_there_is_a_bundle_or_a_spool_that_becomes_one(
-    home: Home, tmp_path: Path
+    home: Home, tmp_path: Path, rounds: int
 ) -> None:
     """Every bundle under its final name loads whole; every spool is recovered into one."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     chance = random.Random(7)
     exported = left = 0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         process = subprocess.Popen(
             [sys.executable, str(program)],
             cwd=tmp_path,

@@ -221,15 +221,15 @@ def test_eight_processes_write_into_one_home_and_none_is_torn(
         subprocess.Popen([sys.executable, "-c", program, f"agent-{number}"]) for number in range(8)
     ]
     codes = [child.wait(120) for child in children]
-    said: dict[str, list[object]] = {f"agent-{number}": [] for number in range(8)}
+    messages: dict[str, list[object]] = {f"agent-{number}": [] for number in range(8)}
     for run in read_runs():
         for log in run.logs:
-            said[log.component].append(log.attributes["n"])
+            messages[log.component].append(log.attributes["n"])
     with SqliteStore.open(home.store, readonly=True) as store:
         writers = store.writers()
 
     assert codes == [0] * 8
-    assert all(numbers == list(range(5000)) for numbers in said.values())
+    assert all(numbers == list(range(5000)) for numbers in messages.values())
     assert [(writer.malformed, writer.missing, writer.ended) for writer in writers] == [
         (0, 0, "exited")
     ] * 8

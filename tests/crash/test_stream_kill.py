@@ -10,6 +10,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.stream_redaction import redact_stream
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.wire.exchange import pause_between_saves
 
 SHAPED = "sk-proj-Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw"
 REGISTERED = "zebra quilt mango 4417"
@@ -127,13 +129,13 @@ def test_what_had_arrived_survives_a_kill_marked_partial_and_redacted(
         (span,) = [span for run in runs for span in run.spans if span.type == "llm"]
         assert span.output is not None and span.output.id is not None
         body = store.read_body(span.output.id)
-        told = Debugger(store).transcript(runs[0].info.short_id).text()
+        transcript = Debugger(store).transcript(runs[0].info.short_id).text()
     response = parse_response(body)
 
     assert (span.status, span.attributes["response.partial"]) == ("interrupted", True)
     assert response is not None
     assert response.text == "The key sk-…redacted…0Qw and the phrase zeb…redacted…417 are secret. "
-    assert "are secret." in told
+    assert "are secret." in transcript
     assert SHAPED.encode() not in stored and REGISTERED.encode() not in stored
     assert list(Path(home.bodies).glob("*.partial")) == []
 
@@ -172,6 +174,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3), st.data())
 def test_wherever_a_stream_stops_no_beginning_of_a_secret_is_kept(
     texts: list[str], data: st.DataObject
@@ -180,10 +183,72 @@ def test_wherever_a_stream_stops_no_beginning_of_a_secret_is_kept(
     size = data.draw(st.integers(1, 9))
     stop = data.draw(st.integers(0, len(text)))
     pieces = [text[at : min(at + size, stop)] for at in range(0, stop, size)]
-    kept = redact_stream(b"".join(map(event, pieces)), REDACTOR, is_partial=True)
-    response = parse_response(bytes(kept))
-    said = "" if response is None else response.text
+    redacted = redact_stream(b"".join(map(event, pieces)), REDACTOR, is_partial=True)
+    response = parse_response(bytes(redacted))
+    streamed_text = "" if response is None else response.text
 
-    assert [core for core in CORES if core[:5] in said] == []
+    assert [core for core in CORES if core[:5] in streamed_text] == []
     if set(texts) == {TEXTS[-1]}:
-        assert text[:stop].startswith(said) and stop - len(said) < 10, "only a word is held back"
+        assert text[:stop].startswith(streamed_text) and stop - len(streamed_text) < 10, (
+            "only a word is held back"
+        )
+
+
+TERMINATES_ITSELF = """
+import os, signal, sys, httpx, vestige
+recorder = vestige.default_recorder()
+vestige.capture_http()
+body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "q"}]}
+with recorder.run("agent"):
+    with httpx.stream("POST", sys.argv[1] + "/v1/chat/completions", json=body, timeout=None) as got:
+        for line in got.iter_lines():
+            if "third" in line:
+                os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_stream_that_began_a_moment_ago_is_stored_when_the_process_is_terminated(
+    home: Home,
+) -> None:
+    """The signal has its default action, so nothing can be written when it arrives."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for text in ("first ", "second ", "third "):
+                self.wfile.write(event(text))
+                self.wfile.flush()
+                sleep(0.08)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        done = subprocess.run(
+            [sys.executable, "-c", TERMINATES_ITSELF, f"http://127.0.0.1:{server.server_port}"],
+            env={**os.environ, "VESTIGE_HOME": str(home.root)},
+            timeout=WAIT_S,
+        )
+        server.shutdown()
+    catch_up(home)
+
+    assert done.returncode == -signal.SIGTERM
+    with SqliteStore.open(home.store, readonly=True) as store:
+        (info,) = store.list_runs(RunFilter(name_is="agent"))
+        (span,) = (span for span in store.load_run(info.id).spans if span.type == "llm")
+        assert span.output is not None and span.output.id is not None
+        response = parse_response(store.read_body(span.output.id))
+    assert span.attributes["response.partial"] is True
+    assert response is not None and response.text.startswith("first ")
+
+
+@pytest.mark.parametrize(
+    ("spent_ms", "pause_ms"),
+    [(0, 20), (0.1, 20), (1, 100), (200, 4_000), (150, 3_000), (30, 1_000)],
+)
+def test_a_slow_save_delays_the_next_one_by_about_a_second(spent_ms: float, pause_ms: int) -> None:
+    assert pause_between_saves(int(spent_ms * 1e6)) == pause_ms * 10**6

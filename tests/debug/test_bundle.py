@@ -51,8 +51,8 @@ def test_the_errors_are_a_tree_of_the_seeds_names() -> None:
 def test_the_seeds_loop_over_a_loaded_bundle(tmp_path: Path) -> None:
     """ "Loading and Inspecting Bundles", as it is written there."""
     path = make_bundle().export(tmp_path / "abc123.wink")
-    said: list[str] = []
-    print = said.append  # noqa: A001  # the seed's own lines follow
+    messages: list[str] = []
+    print = messages.append  # noqa: A001  # the seed's own lines follow
 
     bundle = DebugBundle.load(str(path))
     print(f"Session: {bundle.session_id}")
@@ -69,11 +69,11 @@ def test_the_seeds_loop_over_a_loaded_bundle(tmp_path: Path) -> None:
             content = bundle.read_file(path_)
             print(content.decode("utf-8")[:200])
 
-    assert "Session: 6ddf26c6-cf46-4238-8d3c-fb33866f7355" in said
-    assert "Duration: 1.0s" in said
-    assert "Snapshot at 2026-11-15T18:12:26.172354+00:00: 9 slices" in said
-    assert any(each.endswith("an exception record") for each in said)
-    assert "print(1)\n" in said
+    assert "Session: 6ddf26c6-cf46-4238-8d3c-fb33866f7355" in messages
+    assert "Duration: 1.0s" in messages
+    assert "Snapshot at 2026-11-15T18:12:26.172354+00:00: 9 slices" in messages
+    assert any(each.endswith("an exception record") for each in messages)
+    assert "print(1)\n" in messages
 
 
 def test_a_file_that_is_not_there_is_a_file_not_found_error(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_the_classes_are_plain_dataclasses_as_in_the_seed(tmp_path: Path) -> Non
 
 
 def test_a_field_that_was_set_is_what_export_writes(tmp_path: Path) -> None:
-    whole = make_bundle().export(tmp_path / "x.wink")
-    bundle = DebugBundle.load(whole)
+    archive = make_bundle().export(tmp_path / "x.wink")
+    bundle = DebugBundle.load(archive)
     bundle.tags = {"reviewed": "yes"}
     bundle.agent.name = "renamed"
 
@@ -124,7 +124,9 @@ def test_a_field_that_was_set_is_what_export_writes(tmp_path: Path) -> None:
     assert (loaded.tags, loaded.agent.name) == ({"reviewed": "yes"}, "renamed")
     assert (loaded.session_id, loaded.execution) == (bundle.session_id, bundle.execution)
     assert len(list(loaded.logs)) == 82
-    assert DebugBundle.load(whole).export(tmp_path / "z.wink").read_bytes() == whole.read_bytes()
+    assert (
+        DebugBundle.load(archive).export(tmp_path / "z.wink").read_bytes() == archive.read_bytes()
+    )
 
 
 def test_a_snapshot_does_not_change(tmp_path: Path) -> None:
@@ -160,8 +162,8 @@ def test_threads_share_a_bundle(tmp_path: Path) -> None:
     bundle = DebugBundle.load(make_bundle(_files=files).export(tmp_path / "x.wink"))
 
     def look(n: int) -> bool:
-        whole = len(list(bundle.logs)) == 82 and len(list(bundle.snapshots)) == 8
-        return whole and bundle.read_file(f"f{n % 20}") == files[f"f{n % 20}"]
+        complete = len(list(bundle.logs)) == 82 and len(list(bundle.snapshots)) == 8
+        return complete and bundle.read_file(f"f{n % 20}") == files[f"f{n % 20}"]
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(look, range(80)))

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +17,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
 
 import vestige
+from support import commands
 from support.programs import RunProgram
-from vestige.cli.main import cli
 from vestige.debug import (
     AgentInfo,
     DebugBundle,
@@ -35,6 +35,7 @@ from vestige.debug import (
 from vestige.debug.spool import Spool
 from vestige.errors import DebugBundleError, UsageError
 from vestige.home import Home
+from vestige.record.redaction.masking import mask
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path, open_path
@@ -168,6 +169,7 @@ def test_nan_and_pretty_printed_json_of_another_library_are_taken() -> None:
     assert json.loads(first.raw)["unknown"] == {"kept": True}
 
 
+@pytest.mark.slow
 def test_files_keep_their_names_and_bytes() -> None:
     """`.env` stays `.env`; binary, empty and large files come back byte for byte."""
     files = {
@@ -297,6 +299,7 @@ def test_a_told_outcome_wins_and_a_wrong_one_is_refused() -> None:
         made.add_snapshot()
 
 
+@pytest.mark.slow
 def test_the_same_bundle_exports_to_the_same_bytes_and_the_spool_goes_afterwards(
     home: Home,
 ) -> None:
@@ -403,6 +406,34 @@ def test_a_run_of_a_recorder_travels_in_the_bundle(home: Home, tmp_path: Path) -
     assert answer == b"the answer " * 500
 
 
+def test_a_secret_that_the_run_beside_a_capture_holds_in_clear_is_not_in_the_bundle(
+    home: Home, tmp_path: Path
+) -> None:
+    """The run was recorded before a rule for it existed, or before the value was registered."""
+    shaped = "gh" + "p_" + "Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw1"
+    registered = "plum-orchard-at-dawn"
+    recorder = vestige.Recorder(redact=False)
+    made = builder(recorder=recorder)
+    with made.capture():
+        span = recorder.logger("agent").span(f"use {shaped}", type="tool", body=f"{registered}!")
+        span.end(body=f"the answer {shaped} " * 500)
+    vestige.Recorder(tmp_path / "other").secret(registered)
+    path = made.finalize().export(tmp_path / "out.wink")
+    recorder.close()
+    with zipfile.ZipFile(path) as bundle:
+        content = b"".join(bundle.read(name) for name in bundle.namelist())
+    with open_path(path) as debugger:
+        runs = [debugger.store.load_run(run.id) for run in debugger.store.list_runs(RunFilter())]
+        (found,) = [span for run in runs for span in run.spans if span.type == "tool"]
+        assert found.input is not None
+        assert found.input.id is not None
+        question = debugger.store.read_body(found.input.id)
+
+    assert shaped[6:-6].encode() not in content
+    assert registered.encode() not in content
+    assert question == f"{mask(registered)}!".encode()
+
+
 def test_a_bundle_comes_back_where_its_run_was_recorded(home: Home, tmp_path: Path) -> None:
     """That run stays as it is; the state, the log and the files are a run beside it, and once."""
     session = Session()
@@ -484,8 +515,8 @@ def test_what_a_full_disk_swallowed_is_not_referred_to_but_told(run_program: Run
         "True ['before']",
         "True ['before', 'while the disk is full', 'after']",
     ], done.stderr
-    told = CliRunner().invoke(cli, ["debug", "full.wink"]).output
-    assert re.search(r"! \d+ state or file records? could not be written", told), told
+    output = commands.vestige("debug", "full.wink").output
+    assert re.search(r"! \d+ state or file records? could not be written", output), output
 
 
 def test_times_are_those_of_the_execution() -> None:

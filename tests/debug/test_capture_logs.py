@@ -137,14 +137,14 @@ def _logger_class() -> Iterator[None]:
         setattr(logging.Logger, name, method)
 
 
-def wrap(name: str, *, told: bool) -> Any:
+def wrap(name: str, *, recorded: bool) -> Any:
     """Put something over a method of all loggers, as other tools do."""
     before = getattr(logging.Logger, name)
 
-    def theirs(*given: Any) -> Any:
-        return before(*given)
+    def theirs(*arguments: Any) -> Any:
+        return before(*arguments)
 
-    after = functools.update_wrapper(theirs, before) if told else theirs
+    after = functools.update_wrapper(theirs, before) if recorded else theirs
     setattr(logging.Logger, name, after)
     return after
 
@@ -155,8 +155,8 @@ def test_after_another_tool_wrapped_the_loggers_a_later_capture_is_as_the_first(
 ) -> None:
     """What it keeps of the first capture's does nothing any more: no line twice, none printed."""
     with builder().capture():
-        wrap("callHandlers", told=False)
-        wrap("isEnabledFor", told=False)
+        wrap("callHandlers", recorded=False)
+        wrap("isEnabledFor", recorded=False)
     made = builder()
     with made.capture():
         LOG.warning("once")
@@ -170,7 +170,7 @@ def test_after_another_tool_wrapped_the_loggers_a_later_capture_is_as_the_first(
 def test_what_another_tool_put_over_ours_stays_when_the_capture_ends() -> None:
     """Also if it took over our attributes, as `functools.wraps` does."""
     with builder().capture():
-        theirs = wrap("callHandlers", told=True)
+        theirs = wrap("callHandlers", recorded=True)
 
     assert logging.Logger.callHandlers is theirs
 
@@ -349,10 +349,10 @@ def test_rotation_by_bytes() -> None:
     with made.capture():
         for number in range(50):
             LOG.info("line %d %s", number, "x" * 100)
-    kept = entries(made)
+    entries_left = entries(made)
 
-    assert 0 < len(kept) < 20
-    assert kept[-1].message.startswith("line 49 ")
+    assert 0 < len(entries_left) < 20
+    assert entries_left[-1].message.startswith("line 49 ")
 
 
 def test_rotation_counts_long_lines_in_full_and_takes_them_from_the_disk(home: Home) -> None:
@@ -365,14 +365,14 @@ def test_rotation_counts_long_lines_in_full_and_takes_them_from_the_disk(home: H
         bodies = made._begun().spool.home.bodies
         size = sum(path.stat().st_size for path in bodies.iterdir())
     bundle = made.finalize()
-    kept = list(bundle.logs)
+    entries_left = list(bundle.logs)
     logs = bundle.manifest.component("logs")
 
     assert size < 5_000_000
-    assert 2 <= len(kept) <= 8
-    assert kept[-1].context["prompt"].startswith("19 19 ")
+    assert 2 <= len(entries_left) <= 8
+    assert entries_left[-1].context["prompt"].startswith("19 19 ")
     assert logs is not None
-    assert logs.dropped_entries == 20 - len(kept)
+    assert logs.dropped_entries == 20 - len(entries_left)
     assert (logs.dropped_bytes or 0) > 4_000_000
 
 
@@ -395,11 +395,11 @@ def test_collect_all_logs_writes_json_lines_on_its_own(tmp_path: Path) -> None:
     """The same entries as in a bundle, masked, into one file that grows."""
     path = tmp_path / "deep" / "all.log"
     for _ in range(2):
-        with collect_all_logs(path) as given:
+        with collect_all_logs(path) as yielded:
             LOG.debug("say %s", SECRET, extra={"event": "e", "context": {"n": {"a": 1}}})
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
-    assert given == path
+    assert yielded == path
     assert len(lines) == 2
     assert list(lines[0]) == ["timestamp", "level", "logger", "event", "message", "context"]
     assert lines[0]["context"] == {"n": {"a": 1}}
@@ -471,6 +471,7 @@ def test_a_record_that_nobody_would_have_made_raises_nothing(
     assert printed.getvalue() == ""
 
 
+@pytest.mark.slow
 def test_a_secret_in_a_line_that_is_cut_is_masked_too(home: Home) -> None:
     """An event's or a logger's name of megabytes is shortened, and that of the masked line."""
     made = builder()

@@ -7,10 +7,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
+from support.commands import vestige
 from support.programs import RunProgram
-from vestige.cli.main import cli
 from vestige.debug import AgentInfo, DebugBundle, DebugBundleBuilder, Session
 from vestige.debug.recover import recover_spool, recover_spools
 from vestige.home import Home
@@ -49,12 +48,6 @@ bundle.export("out/")
 if how == "exported":
     die()
 """
-
-
-def vestige(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli, list(arguments), prog_name="vestige")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 def recovered(home: Home) -> DebugBundle:
@@ -109,12 +102,12 @@ def test_doctor_tells_of_a_dead_capture_and_how_to_recover_it(
     run_program(PROGRAM, "inside")
     run_program(PROGRAM, "exported")
     with DebugBundleBuilder(session=Session(), agent=AgentInfo("a", "b", "c")).capture():
-        told = vestige("doctor")
+        report = vestige("doctor")
     vestige("recover")
     after = vestige("doctor")
 
-    assert told.exit_code == 1
-    assert "never exported: 1 (make them: vestige recover)" in told.output
+    assert report.exit_code == 1
+    assert "never exported: 1 (make them: vestige recover)" in report.output
     assert "never exported" not in after.output
 
 
@@ -168,7 +161,7 @@ def test_a_living_capture_is_left_alone(home: Home) -> None:
 
         assert list(recover_spools(home.spool, home.bundles)) == []
         assert recover_spool(spool, home.bundles) is None
-        assert "alive" in vestige("recover", str(spool)).output
+        assert "its process is still running" in vestige("recover", str(spool)).output
     assert len(list(builder.finalize().snapshots)) == 2
 
 
@@ -224,8 +217,8 @@ def test_a_spool_that_somebody_changed_takes_no_file_from_elsewhere(
     (spool,) = home.spool.iterdir()
     private = tmp_path / "private"
     private.write_text("A=1")
-    (kept,) = (path for path in (spool / "bodies").iterdir() if len(path.name) == 64)
-    change_journal(spool, kept.name.encode(), str(private).encode())
+    (body,) = (path for path in (spool / "bodies").iterdir() if len(path.name) == 64)
+    change_journal(spool, body.name.encode(), str(private).encode())
     bundle = recovered(home)
 
     assert bundle.list_files() == []

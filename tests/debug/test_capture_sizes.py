@@ -70,7 +70,7 @@ def test_a_snapshot_per_tool_call_is_not_quadratic(run_program: RunProgram) -> N
     assert found["memory"] < 50_000_000
 
 
-@pytest.mark.slow
+@pytest.mark.full  # 6 s of CPU
 def test_a_hundred_thousand_log_records_are_all_there(run_program: RunProgram) -> None:
     """The count is exact, and memory does not grow with it."""
     done = run_program(MEASURE, "lines", timeout_s=120)

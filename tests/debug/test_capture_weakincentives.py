@@ -113,7 +113,7 @@ print(json.dumps({
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full  # installs weakincentives
 def test_its_session_dispatcher_and_filesystem_drive_our_builder(tmp_path: Path) -> None:
     """Event slices are in, events of other sessions are out, children come after their parents,
     its own reader takes our snapshots, `.env` stays `.env`, and its own bundles load in ours."""

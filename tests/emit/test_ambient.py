@@ -330,13 +330,13 @@ def test_async_generators_work_like_generators(recorder: FakeRecorder) -> None:
 
     async def agent() -> list[Any]:
         generator = echo()
-        said = [await anext(generator)]
+        values = [await anext(generator)]
         ambient.append(bool(vestige.current_span()))
-        said.append(await generator.asend("a"))
-        said.append(await generator.athrow(KeyError()))
+        values.append(await generator.asend("a"))
+        values.append(await generator.athrow(KeyError()))
         with pytest.raises(StopAsyncIteration):
             await generator.asend("stop")
-        return said
+        return values
 
     assert asyncio.run(agent()) == [None, "a", "caught"]
     assert ambient == [False]

@@ -20,12 +20,12 @@ from vestige.testing import FakeRecorder
 class Listening:
     def __init__(self) -> None:
         self.heard: list[KnownRecord] = []
-        self.given: list[KnownRecord] = []
+        self.records: list[KnownRecord] = []
         self.fails: BaseException | None = None
 
-    def take(self, record: Any, given: Any, source: Any) -> None:
+    def take(self, record: Any, arguments: Any, source: Any) -> None:
         self.heard.append(record)
-        self.given.append(given)
+        self.records.append(arguments)
         if self.fails is not None:
             raise self.fails
 
@@ -92,7 +92,7 @@ def test_a_sink_gets_the_records_of_its_run_whoever_emits_them(sink: Listening) 
         SpanClose,
     ]
     assert {record.run_id for record in sink.heard} == {run.run_id}
-    assert "correct-horse" not in str(sink.heard) and "correct-horse" in str(sink.given)
+    assert "correct-horse" not in str(sink.heard) and "correct-horse" in str(sink.records)
 
 
 def test_what_a_sink_raises_is_counted_but_a_guardrail_reaches_the_program(

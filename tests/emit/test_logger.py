@@ -111,7 +111,7 @@ class Markup(str):
 
 
 @pytest.mark.parametrize(
-    ("message", "kept"),
+    ("message", "stored"),
     [
         (Markup("<b>"), "<b>"),
         (7, "7"),
@@ -121,13 +121,13 @@ class Markup(str):
     ],
     ids=["subclass", "int", "none", "surrogate", "long"],
 )
-def test_any_message_is_kept_in_its_form(message: str, kept: str) -> None:
+def test_any_message_is_kept_in_its_form(message: str, stored: str) -> None:
     """Never a record lost for what it says."""
     recorder = FakeRecorder()
 
     recorder.logger("c").info(message)
 
-    assert recorder.logs[0].message == kept
+    assert recorder.logs[0].message == stored
 
 
 def test_a_line_may_have_a_body() -> None:

@@ -197,3 +197,49 @@ def test_no_logs_leaves_them_out(home: Home) -> None:
     run(home, agent)
 
     assert [log for run in load(home) for log in run.logs if "unwanted" in log.message] == []
+
+
+LEVELS = """
+    import logging
+
+    def set_up(name, *levels):
+        log = logging.getLogger(name)
+        log.setLevel("DEBUG")
+        log.propagate = False
+        for level in levels:
+            handler = logging.StreamHandler() if level else logging.NullHandler()
+            handler.setLevel(level or "NOTSET")
+            log.addHandler(handler)
+        for level in ("debug", "info", "warning", "error"):
+            getattr(log, level)("%s %s", name, level)
+
+    set_up("kernel", "WARNING")
+    set_up("strict", "CRITICAL")
+    set_up("two", "ERROR", "INFO")
+    set_up("library", None)
+    set_up("none")
+"""
+
+
+def test_debug_lines_that_the_levels_of_the_handlers_drop_are_not_recorded(home: Home) -> None:
+    """Frameworks set their loggers to DEBUG and the level on a handler. Warnings and errors are
+    recorded in any case, and all lines of a logger without a handler that prints."""
+    bare = run_in(home, LEVELS, env={"VESTIGE_DISABLED": "1"})
+    recorded = run_in(home, LEVELS, command=RUN)
+
+    assert recorded.stderr == bare.stderr
+    assert [line.message for line in logs(home)] == [
+        *("kernel warning", "kernel error", "strict warning", "strict error"),
+        *("two info", "two warning", "two error"),
+        *("library debug", "library info", "library warning", "library error"),
+        *("none debug", "none info", "none warning", "none error"),
+    ]
+
+
+def test_a_level_that_the_user_sets_is_recorded_whatever_the_handlers_drop(home: Home) -> None:
+    run_in(home, LEVELS, command=RUN, env={"VESTIGE_LEVEL": "info"})
+
+    messages = [line.message for line in logs(home)]
+    assert [text for text in messages if text.startswith("kernel")] == [
+        *("kernel info", "kernel warning", "kernel error")
+    ]

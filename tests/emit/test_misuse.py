@@ -103,8 +103,8 @@ def test_misuse_is_told_in_the_record_itself() -> None:
 
     recorder.close()
 
-    told = [line for line in recorder.logs if line.component == "vestige"]
-    assert [line.attributes for line in told] == [{"span ended twice": 1}]
+    warnings = [line for line in recorder.logs if line.component == "vestige"]
+    assert [line.attributes for line in warnings] == [{"span ended twice": 1}]
 
 
 @pytest.mark.parametrize("value", [None, 12345678, b"\xff" * 8, "", ["a", "b"], object()])

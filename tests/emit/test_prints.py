@@ -47,10 +47,10 @@ def test_what_a_program_prints_is_recorded_and_printed_as_before(home: Home) -> 
     """
     bare = run_in(home, agent, env={"VESTIGE_DISABLED": "1"})
     recorded = run_in(home, agent, command=RUN)
-    told = printed(home)
+    lines = printed(home)
 
     assert (recorded.stdout, recorded.stderr) == (bare.stdout, bare.stderr)
-    assert [log.message for log in told if log.component == "stdout"] == [
+    assert [log.message for log in lines if log.component == "stdout"] == [
         "found 3 pages",
         "red and a link",
         "a stream of tokens",
@@ -62,9 +62,9 @@ def test_what_a_program_prints_is_recorded_and_printed_as_before(home: Home) -> 
         "write() argument must be str, not int",
         "begun",
     ]
-    assert [log.message for log in told if log.component == "stderr"] == ["two\nlines", "100%"]
-    assert {log.level for log in told} == {"info"}
-    assert str(told[0].attributes["code.file"]).endswith("program.py:4")
+    assert [log.message for log in lines if log.component == "stderr"] == ["two\nlines", "100%"]
+    assert {log.level for log in lines} == {"info"}
+    assert str(lines[0].attributes["code.file"]).endswith("program.py:4")
 
 
 def test_a_print_belongs_to_the_span_it_was_made_in(home: Home) -> None:
@@ -133,11 +133,11 @@ def test_a_listener_that_prints_and_a_program_that_forks(home: Home) -> None:
     """
     run_in(home, agent, command=RUN)
 
-    told = printed(home)
-    on_stdout = sorted(log.message for log in told if log.component == "stdout")
+    lines = printed(home)
+    on_stdout = sorted(log.message for log in lines if log.component == "stdout")
     assert on_stdout == ["begun, parent", "child"]
     # The listener also got records that are not prints, but not those that it caused.
-    assert len(told) < 10
+    assert len(lines) < 10
 
 
 def test_it_can_be_switched_off(home: Home) -> None:
@@ -150,10 +150,10 @@ def test_it_can_be_switched_off(home: Home) -> None:
 def test_a_program_that_prints_all_the_time_is_told_of_in_part(home: Home) -> None:
     """The first ones, then some a second; how many were left out is said."""
     run_in(home, f"for number in range({PRINTS_AT_ONCE * 3}): print(number)", command=RUN)
-    told = printed(home)
+    lines = printed(home)
 
-    numbers = [int(log.message) for log in told if log.level == "info"]
-    left_out = sum(int(str(log.attributes.get("left_out", 0))) for log in told)
+    numbers = [int(log.message) for log in lines if log.level == "info"]
+    left_out = sum(int(str(log.attributes.get("left_out", 0))) for log in lines)
     assert numbers[:PRINTS_AT_ONCE] == list(range(PRINTS_AT_ONCE))
     assert len(numbers) + left_out == PRINTS_AT_ONCE * 3
 

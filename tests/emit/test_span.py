@@ -23,6 +23,33 @@ def test_a_span_is_written_before_its_work_is_done() -> None:
     assert recorder.close_of(span.id) is None
 
 
+def test_a_link_between_conversations_names_both() -> None:
+    recorder = FakeRecorder()
+    source = recorder.run("producer", conversation_id="c-1").child("put", "queue.enqueue")
+    target = recorder.run("consumer", conversation_id="c-2").child("take", "queue.deliver")
+    same = recorder.run("again", conversation_id="c-2")
+
+    target.add_link(source, reason="took from the queue")
+    same.add_link(target)
+
+    between, within = [r for r in recorder.records if isinstance(r, SpanUpdate)]
+    assert between.attributes == {
+        "source.conversation_id": "c-1",
+        "target.conversation_id": "c-2",
+    }
+    assert within.attributes == {}
+
+
+def test_a_run_started_inside_another_conversation_names_both() -> None:
+    recorder = FakeRecorder()
+    with recorder.run("parent", conversation_id="c-1"):
+        child = recorder.run("subagent", conversation_id="c-2")
+
+    opened = next(span for span in recorder.spans if span.span_id == child.id)
+    assert opened.attributes["source.conversation_id"] == "c-1"
+    assert opened.attributes["target.conversation_id"] == "c-2"
+
+
 def test_what_is_learned_is_written_at_that_moment() -> None:
     """A causal edge must not wait for an end that never comes."""
     recorder = FakeRecorder()
@@ -148,16 +175,18 @@ def test_names_that_are_no_text_become_text(odd: Any) -> None:
     assert recorder.faults == {}
 
 
-@pytest.mark.parametrize("given", [["a"], 5, "text", {1, 2}], ids=repr)
-def test_attributes_that_are_none_are_counted_and_told(given: Any) -> None:
+@pytest.mark.parametrize("attributes", [["a"], 5, "text", {1, 2}], ids=repr)
+def test_attributes_that_are_none_are_counted_and_told(attributes: Any) -> None:
     """Never an exception into the program."""
     recorder = FakeRecorder()
 
-    run = recorder.run("r", attributes=given)
-    run.set_attributes(given, b=1)
-    run.end(attributes=given)
-    recorder.logger("c").child(a=1).span("s", attributes=given).end()
+    run = recorder.run("r", attributes=attributes)
+    run.set_attributes(attributes, b=1)
+    run.end(attributes=attributes)
+    recorder.logger("c").child(a=1).span("s", attributes=attributes).end()
 
-    assert recorder.spans[0].attributes == {"vestige.unreadable_attributes": type(given).__name__}
+    assert recorder.spans[0].attributes == {
+        "vestige.unreadable_attributes": type(attributes).__name__
+    }
     assert recorder.spans[1].attributes["a"] == 1
     assert recorder.faults == {"attributes could not be read": 4}

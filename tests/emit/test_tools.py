@@ -272,8 +272,8 @@ def test_a_span_opens_a_tool_by_hand(recorder: FakeRecorder) -> None:
     """Exact arguments; the link is in the first record, so that a killed tool still has it."""
     with recorder.run("r") as run:
         model = ask(run, "call_1", "search", '{"q":"x"}')
-        with run.tool("search", '{"q":"x"}', tool_call_id="call_1") as given:
-            given.end(body="[]")
+        with run.tool("search", '{"q":"x"}', tool_call_id="call_1") as span:
+            span.end(body="[]")
         ask(run, "call_2", "search", '{"q":"x"}')
         run.tool("search", {"q": "x"})
 

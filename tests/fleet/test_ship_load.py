@@ -20,7 +20,7 @@ READS = 10
 RUNS, SPANS = 20, 50
 
 
-@pytest.mark.slow
+@pytest.mark.full  # 8 s of load
 def test_readers_see_no_error_and_no_record_is_lost_while_ingest_runs(tmp_path: Path) -> None:
     """Some seconds of what `make bench` does for a minute, on a small store."""
     server = Serving(tmp_path / "server")
@@ -109,11 +109,11 @@ async def read_all(port: int, key: str) -> list[int]:
         for number in range(first, first + READS):
             head = f"GET {paths[number % len(paths)]} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             writer.write(f"{head}Authorization: Bearer {key}\r\n\r\n".encode())
-            told = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            length = re.search(r"(?i)content-length: (\d+)", told)
-            assert length is not None, told
+            header = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            length = re.search(r"(?i)content-length: (\d+)", header)
+            assert length is not None, header
             await reader.readexactly(int(length[1]))
-            statuses.append(int(told.split(" ", 2)[1]))
+            statuses.append(int(header.split(" ", 2)[1]))
         writer.close()
 
     await asyncio.gather(*(one(number) for number in range(READERS)))

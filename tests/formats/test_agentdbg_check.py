@@ -29,8 +29,8 @@ def edit_event(run: Path, number: int, change: Callable[[dict[str, Any]], object
 
 
 def edit_run(run: Path, **more: Any) -> None:
-    said = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(said | more))
+    metadata = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(metadata | more))
 
 
 def test_a_valid_run_has_no_problems(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Input that is damaged or means harm: problems or one-line errors, never a crash, never a path outside."""
+"""Damaged or hostile input: problems or one-line errors, no crash, no path outside."""
 
 from __future__ import annotations
 
@@ -101,6 +101,7 @@ def test_a_line_that_is_no_event_is_passed_over(tmp_path: Path, line: bytes) -> 
     assert rules == ["line-invalid"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", sorted(call()))
 @pytest.mark.parametrize("value", [None, 17, -1, 1e300, True, "x", [], {}, [[]], {"a": [1]}])
 def test_any_type_in_any_field_is_read(tmp_path: Path, field: str, value: Any) -> None:
@@ -112,6 +113,7 @@ def test_any_type_in_any_field_is_read(tmp_path: Path, field: str, value: Any) -
     agentdbg.validate_run(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LLM_CALL", "TOOL_CALL", "STATE_UPDATE", "ERROR", "LOOP_WARNING"])
 @pytest.mark.parametrize("value", [17, -0.5, True, "x", "", [], {}, {"a": [1]}, "[1]", 10**30])
 def test_any_type_in_any_payload_field_is_read(tmp_path: Path, kind: str, value: Any) -> None:
@@ -268,8 +270,8 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_a_claimed_run_id_is_never_a_path(tmp_path: Path, claimed: str) -> None:
     """It becomes a findable attribute, and a run id that derives from it."""
     run = make_run(tmp_path / "in").rename(tmp_path / "in" / "renamed")
-    said = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(said | {"run_id": claimed}))
+    metadata = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(metadata | {"run_id": claimed}))
 
     with SqliteStore.open(tmp_path / "store.db") as store:
         (imported,) = import_path(store, run)

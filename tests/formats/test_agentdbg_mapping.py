@@ -16,8 +16,8 @@ from vestige.formats.agentdbg.constants import (
     META,
     span_event_id,
 )
-from vestige.formats.agentdbg.event_schema import Event, parse_timestamp, render_event, timestamp
 from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.file_structs import Event, parse_timestamp, render_event, timestamp
 from vestige.formats.agentdbg.from_records import Mapper
 from vestige.formats.protocol import is_uuid4
 from vestige.record.redaction.masking import MARK

@@ -49,7 +49,7 @@ def events(run: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name[:8])
 def test_a_real_run_opens_with_equal_counts_and_order(path: Path, tmp_path: Path) -> None:
     """Every event of AgentDbg is a span or a line of ours, in write order, found by its id."""
-    told = events(path)
+    written = events(path)
 
     run = take(path, tmp_path)
 
@@ -58,13 +58,13 @@ def test_a_real_run_opens_with_equal_counts_and_order(path: Path, tmp_path: Path
         (log.seq, log.attributes, log.level) for log in run.logs if log.component != "vestige"
     ]
     ids = [attributes.get("event_id") for _, attributes, _ in sorted(nodes, key=lambda n: n[0])]
-    assert ids == [event["event_id"] for event in told if event["event_type"] != "RUN_END"]
+    assert ids == [event["event_id"] for event in written if event["event_type"] != "RUN_END"]
     for kind, event_type in KINDS.items():
-        expected = sum(event["event_type"] == event_type for event in told)
+        expected = sum(event["event_type"] == event_type for event in written)
         assert sum(span.type == kind for span in run.spans) == expected
-    said = json.loads((path / "run.json").read_text())
-    assert run.info.id == said["run_id"] and run.info.name == said["run_name"]
-    outcome = said["status"] if said["status"] != "running" else "interrupted"
+    metadata = json.loads((path / "run.json").read_text())
+    assert run.info.id == metadata["run_id"] and run.info.name == metadata["run_name"]
+    outcome = metadata["status"] if metadata["status"] != "running" else "interrupted"
     assert run.info.outcome == outcome
 
 
@@ -165,8 +165,13 @@ def test_importing_again_changes_nothing_and_what_has_grown_is_added(tmp_path: P
     run = tmp_path / "runs" / HAPPY.name
     shutil.copytree(HAPPY, run)
     lines = (HAPPY / "events.jsonl").read_bytes().splitlines(keepends=True)
-    said = json.loads((HAPPY / "run.json").read_text()) | {"status": "running", "ended_at": None}
-    (run / "run.json").write_text(json.dumps(said | {"duration_ms": None, "last_event_ts": None}))
+    metadata = json.loads((HAPPY / "run.json").read_text()) | {
+        "status": "running",
+        "ended_at": None,
+    }
+    (run / "run.json").write_text(
+        json.dumps(metadata | {"duration_ms": None, "last_event_ts": None})
+    )
     counts = []
     with SqliteStore.open(tmp_path / "store.db") as store:
         for length in (3, 3, 5, len(lines), len(lines)):
@@ -214,11 +219,11 @@ def test_a_stamp_never_takes_the_number_of_an_event_that_comes_later(tmp_path: P
             for event in (call(name="later"), run_end()):
                 file.write(json.dumps(event) + "\n")
         list(import_path(store, run))
-        whole = store.load_run(RUN)
+        complete = store.load_run(RUN)
 
     assert stamped == "interrupted"
-    assert whole.info.outcome == "ok"
-    assert [span.name for span in whole.spans] == ["demo", "search", "later"]
+    assert complete.info.outcome == "ok"
+    assert [span.name for span in complete.spans] == ["demo", "search", "later"]
 
 
 def test_a_secret_that_agentdbg_kept_in_clear_is_masked(tmp_path: Path) -> None:
@@ -262,5 +267,5 @@ def test_a_long_import_counts_up_on_a_terminal(tmp_path: Path) -> None:
     os.close(terminal)
 
     assert done.returncode == 0
-    assert b"0 runs, 1,203 records" in shown
-    assert done.stdout.strip().endswith(b"1 run, 1 of them new")
+    assert b"Importing  runs: 1,203 records" in shown
+    assert done.stdout.startswith(b"Imported 1 run from ")

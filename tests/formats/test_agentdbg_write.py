@@ -30,8 +30,8 @@ def validate(run: Path) -> list[dict[str, Any]]:
     event_schema = json.loads((SCHEMAS / "event.schema.json").read_text())
     run_schema = json.loads((SCHEMAS / "run.schema.json").read_text())
     checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
-    told = json.loads((run / "run.json").read_text())
-    jsonschema.Draft202012Validator(run_schema, format_checker=checker).validate(told)
+    metadata = json.loads((run / "run.json").read_text())
+    jsonschema.Draft202012Validator(run_schema, format_checker=checker).validate(metadata)
     lines = (run / "events.jsonl").read_text(encoding="utf-8").split("\n")
     events = [json.loads(line) for line in lines if line]
     for event in events:
@@ -171,11 +171,11 @@ def test_an_export_can_be_repeated_and_gives_the_same_events(
         list(import_path(store, first))
         second = export_run(store, run_id, "agentdbg", tmp_path / "b")
 
-    def told(made: Path) -> list[Any]:
+    def content_of(made: Path) -> list[Any]:
         events = validate(made)
         return [(event["event_id"], event["event_type"], event["ts"]) for event in events]
 
-    assert told(first) == told(second)
+    assert content_of(first) == content_of(second)
 
 
 @pytest.mark.parametrize("path", sorted(REAL.iterdir()), ids=lambda path: path.name[:8])
@@ -191,9 +191,11 @@ def test_a_foreign_run_goes_out_with_the_ids_it_came_with(path: Path, tmp_path: 
         list(import_path(store, path))
         events = validate(export_run(store, path.name, "agentdbg", tmp_path / "runs"))
 
-    told = [(event["event_id"], event["event_type"], event["name"]) for event in events]
-    assert told[: len(source)] == [(e["event_id"], e["event_type"], e["name"]) for e in source]
-    assert [kind for _, kind, _ in told[len(source) :]] in ([], ["ERROR", "RUN_END"])
+    identities = [(event["event_id"], event["event_type"], event["name"]) for event in events]
+    assert identities[: len(source)] == [
+        (e["event_id"], e["event_type"], e["name"]) for e in source
+    ]
+    assert [kind for _, kind, _ in identities[len(source) :]] in ([], ["ERROR", "RUN_END"])
     for before, after in zip(source, events, strict=False):
         assert after["duration_ms"] == before["duration_ms"] or after["event_type"] == "RUN_END"
 
@@ -289,7 +291,7 @@ def runs(draw: st.DrawFn) -> list[KnownRecord]:
             close()
         else:
             more = draw(st.sampled_from([{}, {"error.type": "a.B"}, {"loop.pattern": "x"}]))
-            told = {**draw(attributes), **more}
+            span_attributes = {**draw(attributes), **more}
             records.append(
                 Log(
                     *begin(),
@@ -297,7 +299,7 @@ def runs(draw: st.DrawFn) -> list[KnownRecord]:
                     draw(st.sampled_from(["info", "error"])),
                     draw(texts),
                     stack[-1][0],
-                    told,
+                    span_attributes,
                     draw(bodies),
                 )
             )
@@ -306,6 +308,7 @@ def runs(draw: st.DrawFn) -> list[KnownRecord]:
     return records
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -334,6 +337,9 @@ class _NoMasking:
     def suspicious(self, line: bytes) -> bool:
         return False
 
+    def complete_scanner(self) -> None:
+        return None
+
 
 def test_a_foreign_run_and_its_export_answer_alike(tmp_path: Path) -> None:
     run = make_run(tmp_path / "in")
@@ -353,13 +359,13 @@ def test_a_damaged_line_of_our_records_is_told(recorded: tuple[Path, str], tmp_p
     path, run_id = recorded
     with SqliteStore.open(path, readonly=True) as store:
         made = export_run(store, run_id, "agentdbg", tmp_path / "runs")
-    whole = (made / "vestige.ndjson").read_bytes().split(b"\n")
-    (made / "vestige.ndjson").write_bytes(b"\n".join([*whole[:2], b"\x00damaged", *whole[3:]]))
+    lines = (made / "vestige.ndjson").read_bytes().split(b"\n")
+    (made / "vestige.ndjson").write_bytes(b"\n".join([*lines[:2], b"\x00damaged", *lines[3:]]))
     with SqliteStore.open(tmp_path / "other.db") as store:
         (imported,) = import_path(store, made)
 
-    told = [(problem.rule, problem.place) for problem in imported.problems]
-    assert told == [("line-invalid", "line 3")]
+    found = [(problem.rule, problem.place) for problem in imported.problems]
+    assert found == [("line-invalid", "line 3")]
 
 
 def test_the_times_of_a_real_run_survive_import_and_export(tmp_path: Path) -> None:

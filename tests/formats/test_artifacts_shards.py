@@ -6,23 +6,17 @@ import json
 import subprocess
 from pathlib import Path
 
-from click.testing import CliRunner, Result
-
 from support.artifact_bundle import BrokenBundle
+from support.commands import vestige
 from vestige.artifacts import SuiteRecorder
 from vestige.artifacts.replay_command import read_environment
 from vestige.artifacts.suite import Case
-from vestige.cli.main import cli
 from vestige.formats.artifacts import validate_run
 from vestige.formats.artifacts.merge import merge_bundles
 from vestige.home import Home
 from vestige.recorder import Recorder
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
-
-
-def vestige(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, list(map(str, arguments)))
 
 
 def make_shard(root: Path, content: str) -> Path:
@@ -57,11 +51,11 @@ def test_bundles_that_were_merged_can_be_merged(tmp_path: Path) -> None:
         merge_bundles(shards[2:], tmp_path / "second"),
     ]
 
-    whole = merge_bundles(halves, tmp_path / "whole")
+    merged = merge_bundles(halves, tmp_path / "whole")
 
-    contents = sorted(path.read_text() for path in whole.rglob("out.txt"))
+    contents = sorted(path.read_text() for path in merged.rglob("out.txt"))
     assert contents == ["content 0", "content 1", "content 2", "content 3"]
-    assert validate_run(whole) == []
+    assert validate_run(merged) == []
 
 
 def test_the_command_of_a_merged_bundle_runs_what_failed_in_every_shard(tmp_path: Path) -> None:
@@ -77,9 +71,9 @@ def test_the_command_of_a_merged_bundle_runs_what_failed_in_every_shard(tmp_path
         )
         shards.append(bundle.root)
 
-    whole = merge_bundles(shards, tmp_path / "whole")
+    merged = merge_bundles(shards, tmp_path / "whole")
 
-    command = (whole / "repro.txt").read_text()
+    command = (merged / "repro.txt").read_text()
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("ran 3\nran 0\n", 3)
 
@@ -97,11 +91,11 @@ def test_a_file_of_one_shard_may_be_a_folder_of_another(tmp_path: Path) -> None:
             bundle.write(name, data)
         shards.append(bundle.root)
 
-    whole = merge_bundles(shards, tmp_path / "whole")
+    merged = merge_bundles(shards, tmp_path / "whole")
 
-    held = [path.read_bytes() for path in whole.rglob("*") if path.is_file()]
-    assert all(data in held for files in trees for data in files.values())
-    assert validate_run(whole) == []
+    contents = [path.read_bytes() for path in merged.rglob("*") if path.is_file()]
+    assert all(data in contents for files in trees for data in files.values())
+    assert validate_run(merged) == []
 
 
 def test_variables_of_a_merged_bundle_are_those_of_the_suite(tmp_path: Path) -> None:
@@ -110,8 +104,8 @@ def test_variables_of_a_merged_bundle_are_those_of_the_suite(tmp_path: Path) -> 
     merged = merge_bundles([shard], tmp_path / "merged")
 
     assert read_environment(merged) == {"PYTHONX": "it's 'so'", "PYTHONY": "a\r\x0c\u2028b"}
-    told = "diagnostics/env_redacted.txt"
-    assert (merged / told).read_text() == (shard / told).read_text()
+    variables = "diagnostics/env_redacted.txt"
+    assert (merged / variables).read_text() == (shard / variables).read_text()
 
 
 def test_a_case_that_was_run_again_is_one_case_wherever_it_goes(home: Home, tmp_path: Path) -> None:
@@ -183,6 +177,9 @@ def test_what_a_bundle_says_of_its_suite_goes_through_a_store(home: Home, tmp_pa
     assert fixtures["fixture_ids"] == bundle.read("fixtures.json")["fixture_ids"] != []
     assert repro["clock_mode"] == "deterministic"
     trace = [json.loads(line) for line in (out / "trace/events.jsonl").read_bytes().splitlines()]
-    told = [(event["kind"], event["message"]) for event in trace]
-    assert told.index(("note", "slow")) == 1 and told.index(("log", "done")) == len(told) - 2
+    messages = [(event["kind"], event["message"]) for event in trace]
+    assert (
+        messages.index(("note", "slow")) == 1
+        and messages.index(("log", "done")) == len(messages) - 2
+    )
     assert validate_run(out) == []

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.artifact_bundle import DATA, BrokenBundle
-from vestige.cli.main import cli
+from support.commands import vestige
 from vestige.errors import UnreadableError
 from vestige.formats import artifacts
 from vestige.formats.artifacts import constants
@@ -34,12 +34,12 @@ from vestige.limits import ARTIFACT_FINDINGS_MAX
 
 
 def validate(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["validate", *map(str, arguments)])
+    return vestige("validate", *map(str, arguments))
 
 
 def rules_of(result: Result) -> set[str]:
-    told = json.loads(result.stdout)
-    return {problem["rule"] for checked in told["checked"] for problem in checked["problems"]}
+    report = json.loads(result.stdout)
+    return {problem["rule"] for checked in report["checked"] for problem in checked["problems"]}
 
 
 # --- what a path may be ---------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_debug_bundles_and_agentdbg_runs_are_validated_side_by_side(tmp_path: Pa
     wink, run = tmp_path / "x.wink", tmp_path / "runs"
     for name, target in (("wink", wink), ("agentdbg", run)):
         command = ["export", str(DATA / "seed_failures"), "--format", name, "-o", str(target)]
-        assert CliRunner().invoke(cli, command).exit_code == 0
+        assert vestige(*command).exit_code == 0
     both = validate(wink, run)
     wink.write_bytes(wink.read_bytes()[:-100])
     damaged = validate(wink, run, "--format", "json")
@@ -161,11 +161,11 @@ def test_a_name_that_is_in_an_archive_twice_is_a_finding(tmp_path: Path) -> None
 
 
 def test_a_damaged_archive_is_a_finding(tmp_path: Path) -> None:
-    whole = _zip(tmp_path / "b.zip", DATA / "seed_pass").read_bytes()
-    middle = bytearray(whole)
+    content = _zip(tmp_path / "b.zip", DATA / "seed_pass").read_bytes()
+    middle = bytearray(content)
     middle[60:200] = b"\0" * 140
     for name, data in {
-        "torn.zip": whole[:500],
+        "torn.zip": content[:500],
         "no.zip": b"no archive",
         "hurt.zip": bytes(middle),
     }.items():
@@ -192,6 +192,7 @@ def test_an_archive_that_unfolds_to_too_much_is_not_read_on(
 # --- hostile and huge -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_huge_file_is_hashed_and_not_parsed(tmp_path: Path) -> None:
     """A gigabyte that is no JSON takes a second, and little memory."""
     bundle = BrokenBundle(tmp_path, "seed_pass")
@@ -214,7 +215,7 @@ def test_a_huge_file_is_hashed_and_not_parsed(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.full  # writes 1 GB
 def test_a_gigabyte_is_hashed_in_little_memory(tmp_path: Path) -> None:
     bundle = BrokenBundle(tmp_path, "seed_pass")
     with open(bundle.path("huge.json"), "wb") as file:
@@ -253,7 +254,7 @@ def test_a_warning_alone_makes_no_bundle_invalid(
     assert "warning" in result.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full  # writes 100,000 files
 def test_a_hundred_thousand_files_are_walked(tmp_path: Path) -> None:
     bundle = BrokenBundle(tmp_path, "seed_pass")
     for folder in range(100):
@@ -370,25 +371,25 @@ def test_the_step_summary_names_the_failing_cases(
 
     validate(DATA / "dual_failures", "--format", "github")
 
-    told = summary.read_text()
-    assert "| case\\_bad | fail | mismatch |" in told
-    assert "of 3 cases failed" in told and "1 assertions passed, 1 failed, 1 skipped." in told
+    text = summary.read_text()
+    assert "| case\\_bad | fail | mismatch |" in text
+    assert "of 3 cases failed" in text and "1 assertions passed, 1 failed, 1 skipped." in text
 
 
 def test_json_has_all_there_is_to_know(tmp_path: Path) -> None:
     bundle = BrokenBundle(tmp_path, "seed_pass")
     bundle.edit("repro.json", lambda repro: repro.pop("seed"))
 
-    told = json.loads(validate(bundle.root, "--format", "json").stdout)
+    report = json.loads(validate(bundle.root, "--format", "json").stdout)
 
-    assert told["valid"] is False
-    assert told["checked"][0]["problems"] == [
+    assert report["valid"] is False
+    assert report["checked"][0]["problems"] == [
         {
             "file": str(bundle.path("repro.json")),
             "place": "",
             "rule": "key-missing",
             "message": "the key 'seed' is missing.",
-            "hint": "Write the bundle anew; do not edit its files.",
+            "hint": "Write the bundle again; do not edit its files.",
             "severity": "error",
         }
     ]
@@ -445,6 +446,7 @@ def test_no_bytes_make_a_traceback(
     shutil.rmtree(bundle.root)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(value=_values)
 def test_no_value_is_beyond_the_shapes(value: Any) -> None:

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from support.commands import vestige
 from support.wink_samples import seed_members, write_zip
 from vestige.artifacts import SuiteRecorder
-from vestige.cli.main import cli
 from vestige.home import Home
 
 LATE = "9999-12-31T23:59:59.000Z"
@@ -87,8 +86,8 @@ def test_a_time_beyond_the_last_one_is_read(make: object, home: Home, tmp_path: 
     home.make()
     path = make(tmp_path)
 
-    shown = CliRunner().invoke(cli, ["show", str(path)])
-    taken = CliRunner().invoke(cli, ["import", str(path)])
+    shown = vestige("show", path)
+    taken = vestige("import", path)
 
     assert (shown.exit_code, shown.exception) == (0, None), shown.output
     assert (taken.exit_code, taken.exception) == (0, None), taken.output

@@ -18,8 +18,7 @@ from vestige.home import Home
 from vestige.limits import IMPORT_BATCH, MIB
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import VERSION, KnownRecord, Log, SpanOpen
-from vestige.store.protocol import RunFilter
-from vestige.store.sqlite.retention import DEFAULT_RETENTION
+from vestige.store.protocol import DEFAULT_RETENTION, RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 from vestige.transfer.import_runs import import_source
@@ -41,13 +40,7 @@ def make_many(data: Path, sizes: list[int]) -> None:
         made.rename(data / "runs" / run_id(number))
 
 
-@pytest.fixture
-def store(home: Home) -> Iterator[SqliteStore]:
-    home.make()
-    with SqliteStore.open(home.store) as store:
-        yield store
-
-
+@pytest.mark.slow
 def test_small_and_large_ones_come_in_their_order_and_only_once(
     tmp_path: Path, store: SqliteStore
 ) -> None:

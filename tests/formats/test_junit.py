@@ -1,4 +1,4 @@
-"""JUnit reports and pytest report logs: in as runs, out as reports, and never more than was asked for."""
+"""JUnit reports and pytest report logs: in as runs, out as reports, within limits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.commands import vestige
 from vestige.artifacts import SuiteRecorder
-from vestige.cli.main import cli
 from vestige.errors import UnreadableError
 from vestige.formats import junit, reportlog
 from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
@@ -22,10 +21,6 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
 
 DATA = Path(__file__).parents[1] / "data" / "suites"
-
-
-def vestige(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, list(map(str, arguments)))
 
 
 def _outcomes(records: list[object]) -> dict[str, object]:
@@ -231,5 +226,5 @@ def test_a_suite_of_a_report_exports_to_a_valid_bundle(tmp_path: Path) -> None:
 
         assert vestige("export", DATA / name, "--format", "artifacts", "-o", target).exit_code == 0
         for profile in ("latest", "strict"):
-            told = vestige("validate", target, "--profile", profile, "--format", "json")
-            assert json.loads(told.stdout)["valid"], told.stdout
+            result = vestige("validate", target, "--profile", profile, "--format", "json")
+            assert json.loads(result.stdout)["valid"], result.stdout

@@ -151,9 +151,11 @@ def test_each_mode_writes_a_masked_value_in_its_own_way(home: Home) -> None:
 def test_hashes_of_another_key_are_others(home: Home) -> None:
     """Keyed, so that nobody can test a guess against a bundle."""
     source = source_of(home, record_everything(home))
-    told = [json.loads(Story(source, "hash", key=key).snapshot) for key in (b"a" * 32, b"b" * 32)]
+    snapshots = [
+        json.loads(Story(source, "hash", key=key).snapshot) for key in (b"a" * 32, b"b" * 32)
+    ]
 
-    assert told[0]["inputs"]["api_key"] != told[1]["inputs"]["api_key"]
+    assert snapshots[0]["inputs"]["api_key"] != snapshots[1]["inputs"]["api_key"]
 
 
 def test_passthrough_is_refused_where_something_was_masked(home: Home) -> None:
@@ -292,16 +294,17 @@ def test_bundle_poll_and_snapshot_are_deep_equal(home: Home) -> None:
 @pytest.mark.parametrize("most", [0, 1, 5])
 def test_max_events_keeps_a_prefix_and_the_total(home: Home, most: int) -> None:
     source = source_of(home, record_everything(home))
-    whole, part = bundle_of(source), bundle_of(source, max_events=most)
+    complete, part = bundle_of(source), bundle_of(source, max_events=most)
 
-    assert part["events"] == whole["events"][:most]
+    assert part["events"] == complete["events"][:most]
     assert part["truncated"] is True
     assert part["truncatedReason"] == "events_truncated_to_size_cap"
-    assert part["metrics"] == whole["metrics"]
-    assert "truncated" not in whole
-    assert bundle_of(source, max_events=10**9) == whole
+    assert part["metrics"] == complete["metrics"]
+    assert "truncated" not in complete
+    assert bundle_of(source, max_events=10**9) == complete
 
 
+@pytest.mark.slow
 def test_more_events_than_fit_are_a_strict_prefix_made_in_one_pass() -> None:
     """100,000 events of 4 KB: only those that are kept are rendered."""
     body = b'{"text":"' + b"x" * 4000 + b'"}'
@@ -318,13 +321,13 @@ def test_more_events_than_fit_are_a_strict_prefix_made_in_one_pass() -> None:
         spans[place] = _with_bodies(spans[place], len(body))
     bundle = bundle_of(RunToWrite(source.run, read_body))
 
-    kept = len(bundle["events"])
+    count = len(bundle["events"])
     assert bundle["metrics"]["eventCount"] == 100_002
     assert bundle["metrics"]["nodeCount"] == 50_000
     assert bundle["truncatedReason"] == "events_truncated_to_size_cap"
-    assert 1_000 < kept < 2_000
-    assert read <= kept + 1
-    assert [event["sequence"] for event in bundle["events"]] == list(range(kept))
+    assert 1_000 < count < 2_000
+    assert read <= count + 1
+    assert [event["sequence"] for event in bundle["events"]] == list(range(count))
 
 
 def _with_bodies(span: SpanInfo, size: int) -> SpanInfo:
@@ -333,6 +336,7 @@ def _with_bodies(span: SpanInfo, size: int) -> SpanInfo:
     return msgspec.structs.replace(span, input=BodyRef(1, size), output=BodyRef(1, size))
 
 
+@pytest.mark.slow
 def test_one_huge_event_ends_the_prefix_and_the_poll_still_gives_it() -> None:
     """20 MB in the middle: what comes before is kept, and polling gets past it."""
     source = made_run({2: b'{"text":"' + b"x" * 20_000_000 + b'"}'})
@@ -355,6 +359,7 @@ def test_one_huge_event_ends_the_prefix_and_the_poll_still_gives_it() -> None:
     assert [event["sequence"] for event in seen] == list(range(8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "reason"),
     [
@@ -402,6 +407,7 @@ def test_an_oversized_part_of_the_run_leaves_room_for_its_events(
     assert bundle["events"][0]["type"] == "run.started"
 
 
+@pytest.mark.slow
 def test_more_spans_than_fit_do_not_push_the_events_out() -> None:
     """Spans get a quarter, and what the events leave."""
     bundle = bundle_of(made_run(spans=12_000))

@@ -80,6 +80,7 @@ def test_attributes_about_the_machine_are_known_by_their_key() -> None:
     assert not any(map(is_private_key, ("model", "status_code", "hostile", "environmental")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece",
     [" /", "(/a", 'File "/', "/a", "10.", "a.", "fd00:", "://", "C:\\\\", "@/x:", "a.local."],
@@ -92,6 +93,7 @@ def test_a_text_made_to_hurt_takes_no_longer_than_another(piece: str) -> None:
     assert machine.text(machine.error(text)) is not None
 
 
+@pytest.mark.slow
 def test_a_table_by_address_takes_no_longer_than_another() -> None:
     """All keys become the same, and are told apart by numbers: not by trying each number again."""
     table = {f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}": n for n in range(100_000)}

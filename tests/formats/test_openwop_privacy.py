@@ -78,6 +78,7 @@ def _bundle(home: Home, run_id: str, mode: Any = "mask") -> Any:
     return bundle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mask", "omit", "hash"])
 def test_a_name_that_looks_like_a_header_leaves_the_document_valid(
     home: Home, tmp_path: Path, mode: str

@@ -165,9 +165,9 @@ def test_importing_twice_changes_nothing_and_notes_come_along(home: Home, tmp_pa
 
 
 def test_an_annotation_that_says_nothing_hides_no_other(home: Home, tmp_path: Path) -> None:
-    (said,) = FOREIGN["annotations"]
-    empty = {**said, "annotationId": "a0", "signal": {"kind": "flag"}, "note": " "}
-    path = written(tmp_path, {**FOREIGN, "annotations": [empty, said]})
+    (annotation,) = FOREIGN["annotations"]
+    empty = {**annotation, "annotationId": "a0", "signal": {"kind": "flag"}, "note": " "}
+    path = written(tmp_path, {**FOREIGN, "annotations": [empty, annotation]})
     home.make()
     with SqliteStore.open(home.store) as store:
         (imported,) = import_path(store, path)
@@ -498,6 +498,7 @@ def test_a_rating_with_a_point_and_a_label_in_quotes_come_back_too(signal: dict[
     assert parse_text(render_text(signal, "why")) == (signal, "why")
 
 
+@pytest.mark.slow
 def test_a_call_that_returns_again_and_again_takes_no_longer_than_others(tmp_path: Path) -> None:
     """Each return is told, and none is compared with all others: that would not end here."""
     times = 30_000

@@ -135,7 +135,7 @@ def test_whatever_a_span_holds_it_is_taken_or_refused(
     assert taken.rejected <= len(spans)
 
 
-def asked(path: Path) -> list[str]:
+def questions_about(path: Path) -> list[str]:
     """The rules that a file breaks; also read as runs."""
     try:
         with open_path(path) as debugger:
@@ -171,7 +171,7 @@ def test_a_file_that_is_none_is_told_in_a_word(
     path = tmp_path / "t.json"
     path.write_bytes(data)
 
-    assert asked(path) == rules
+    assert questions_about(path) == rules
 
 
 @pytest.mark.slow  # writes and reads a file of 100 MB
@@ -243,12 +243,14 @@ def test_a_small_binary_request_is_not_taken_apart_into_gigabytes(data: bytes) -
         parse_export_request(data, "traces", "protobuf")
 
 
+@pytest.mark.slow
 def test_a_request_has_no_more_spans_than_can_be_read_while_others_wait() -> None:
     spans = b'{"resourceSpans":[{"scopeSpans":[{"spans":[' + b"{}," * 100_001 + b"{}]}]}]}"
     with pytest.raises(UnreadableError, match="more than 100000 spans"):
         parse_export_request(spans, "traces", "json")
 
 
+@pytest.mark.slow
 def test_a_long_binary_request_is_read_as_before() -> None:
     """Its lengths are looked at first; texts, numbers and what is nested are passed over rightly."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest

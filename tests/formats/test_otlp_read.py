@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ START = 1_790_000_000_000_000_000
 SECRET = "sk-ant-api03-" + "q9Zr7Lk2" * 8
 
 
-def pairs(told: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value_of(value)} for key, value in told.items()]
+def pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value_of(value)} for key, value in attributes.items()]
 
 
 def value_of(value: Any) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def value_of(value: Any) -> dict[str, Any]:
 
 
 def span(
-    number: int, told: dict[str, Any] | None = None, parent: int = 1, **more: Any
+    number: int, attributes: dict[str, Any] | None = None, parent: int = 1, **more: Any
 ) -> dict[str, Any]:
     """Number 1 is the first, and the parent of the others."""
     made = {
@@ -54,18 +53,18 @@ def span(
         "kind": 1,
         "startTimeUnixNano": str(START + number * 1000),
         "endTimeUnixNano": str(START + 1_000_000 - number),
-        "attributes": pairs(told or {}),
+        "attributes": pairs(attributes or {}),
     }
     return made | ({"parentSpanId": f"{parent:016x}"} if number > 1 and parent else {}) | more
 
 
 def request(*spans: dict[str, Any], **resource: Any) -> dict[str, Any]:
-    told = {"service.name": "planner"} | resource
+    attributes = {"service.name": "planner"} | resource
     scope = {"name": "my.instrumentation", "version": "1"}
     return {
         "resourceSpans": [
             {
-                "resource": {"attributes": pairs(told)},
+                "resource": {"attributes": pairs(attributes)},
                 "scopeSpans": [{"scope": scope, "spans": list(spans)}],
             }
         ]
@@ -91,16 +90,9 @@ def only_run(path: Path) -> tuple[Run, dict[str, str]]:
     return run, bodies
 
 
-@pytest.fixture
-def store(home: Home) -> Iterator[SqliteStore]:
-    home.make()
-    with SqliteStore.open(home.store) as store:
-        yield store
-
-
 # --- conventions ----------------------------------------------------------------------------------
 
-ASKED = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q":1}'}}
 TOOL = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
 
@@ -203,16 +195,16 @@ LOGFIRE = {
 
 
 @pytest.mark.parametrize(
-    "told",
+    "attributes",
     [GEN_AI, STRUCTURED, OPENINFERENCE, TRACELOOP, LOGFIRE],
     ids=["gen_ai", "structured", "openinference", "traceloop", "logfire"],
 )
 def test_a_model_call_is_the_same_by_whatever_convention_it_is_told(
-    tmp_path: Path, told: dict[str, Any]
+    tmp_path: Path, attributes: dict[str, Any]
 ) -> None:
-    run, bodies = only_run(write(tmp_path / "t.jsonl", request(span(1), span(2, told))))
+    run, bodies = only_run(write(tmp_path / "t.jsonl", request(span(1), span(2, attributes))))
     call = run.spans[1]
-    asked, answered = json.loads(bodies["span 2.input"]), json.loads(bodies["span 2.output"])
+    request_body, answered = json.loads(bodies["span 2.input"]), json.loads(bodies["span 2.output"])
 
     assert (call.type, call.attributes["model"], call.attributes["provider"]) == (
         "llm",
@@ -224,7 +216,7 @@ def test_a_model_call_is_the_same_by_whatever_convention_it_is_told(
         for name in ("input", "output", "cache_read", "cache_write")
     ] == [12, 3, 4, 2]
     assert call.attributes["finish_reason"] == "tool_calls"
-    assert asked == {"model": "gpt-4o", "messages": ASKED, "tools": [TOOL]}
+    assert request_body == {"model": "gpt-4o", "messages": MESSAGES, "tools": [TOOL]}
     message = answered["choices"][0]["message"]
     assert (message["role"], message["tool_calls"]) == ("assistant", [CALL])
     assert not any("message" in key or "prompt." in key for key in call.attributes)
@@ -234,16 +226,16 @@ def test_a_model_call_is_the_same_by_whatever_convention_it_is_told(
 def test_a_provider_s_own_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
     """OpenInference keeps what was sent; nothing is put together anew then."""
     sent = '{"model": "gpt-4o",  "messages": [{"role": "user", "content": "hi"}]}'
-    told = {key: value for key, value in OPENINFERENCE.items() if key != "llm.model_name"}
-    told["input.value"] = sent
-    run, bodies = only_run(write(tmp_path / "t.jsonl", request(span(1), span(2, told))))
+    attributes = {key: value for key, value in OPENINFERENCE.items() if key != "llm.model_name"}
+    attributes["input.value"] = sent
+    run, bodies = only_run(write(tmp_path / "t.jsonl", request(span(1), span(2, attributes))))
 
     assert bodies["span 2.input"] == sent
     assert run.spans[1].attributes["model"] == "gpt-4o"  # as after a call that failed
 
 
 @pytest.mark.parametrize(
-    ("told", "type_", "given", "came"),
+    ("attributes", "type_", "input_text", "came"),
     [
         (
             {
@@ -301,10 +293,10 @@ def test_a_provider_s_own_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
             None,
         ),
         ({"traceloop.span.kind": "workflow", "traceloop.entity.input": "x"}, "step", "x", None),
-        ({"openinference.span.kind": "AGENT"}, "step", None, None),
+        ({"openinference.span.kind": "AGENT"}, "agent", None, None),
         (
             {"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": "m"},
-            "step",
+            "agent",
             None,
             None,
         ),
@@ -312,12 +304,12 @@ def test_a_provider_s_own_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
     ],
 )
 def test_other_work_has_its_type_and_its_bodies(
-    tmp_path: Path, told: dict[str, Any], type_: str, given: str | None, came: str | None
+    tmp_path: Path, attributes: dict[str, Any], type_: str, input_text: str | None, came: str | None
 ) -> None:
-    run, bodies = only_run(write(tmp_path / "t.jsonl", request(span(1), span(2, told))))
+    run, bodies = only_run(write(tmp_path / "t.jsonl", request(span(1), span(2, attributes))))
 
     assert run.spans[1].type == type_
-    assert (bodies.get("span 2.input"), bodies.get("span 2.output")) == (given, came)
+    assert (bodies.get("span 2.input"), bodies.get("span 2.output")) == (input_text, came)
     if type_ == "tool":
         assert run.spans[1].attributes["tool_name"] == "search"
 
@@ -450,7 +442,7 @@ def snaked(document: Any) -> Any:
 
 
 def essence(run: Run) -> list[Any]:
-    def told(each: SpanInfo) -> tuple[Any, ...]:
+    def fields_of(each: SpanInfo) -> tuple[Any, ...]:
         return (
             each.id,
             each.parent_id,
@@ -461,26 +453,26 @@ def essence(run: Run) -> list[Any]:
             each.attributes,
         )
 
-    return [told(each) for each in run.spans]
+    return [fields_of(each) for each in run.spans]
 
 
 def test_however_a_file_is_written_it_holds_the_same_run(tmp_path: Path) -> None:
     spans = [span(1), span(2, GEN_AI), span(3, {"n": 1.5, "yes": True, "list": ["a", 1]}, parent=2)]
-    whole = request(*spans)
-    numbers = json.loads(json.dumps(whole))
+    request_of_all = request(*spans)
+    numbers = json.loads(json.dumps(request_of_all))
     for each in numbers["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         each["startTimeUnixNano"] = int(each["startTimeUnixNano"])
         each["kind"] = "SPAN_KIND_INTERNAL"
     expected, _ = only_run(write(tmp_path / "lines.jsonl", *[request(each) for each in spans]))
     texts = {
-        "line": json.dumps(whole),
-        "indented": json.dumps(whole, indent=2),
+        "line": json.dumps(request_of_all),
+        "indented": json.dumps(request_of_all, indent=2),
         "array": json.dumps([request(each) for each in spans]),
-        "base64": json.dumps(coded(whole)),
-        "protobuf names": json.dumps(snaked(whole)),
+        "base64": json.dumps(coded(request_of_all)),
+        "protobuf names": json.dumps(snaked(request_of_all)),
         "numbers": json.dumps(numbers),
         "backwards": "\n".join(json.dumps(request(each)) for each in reversed(spans)),
-        "mark": "\ufeff" + json.dumps(whole),
+        "mark": "\ufeff" + json.dumps(request_of_all),
     }
     found = {}
     for name, text in texts.items():
@@ -567,19 +559,20 @@ def test_messages_that_came_as_log_records_are_the_call_s_bodies(tmp_path: Path)
     path = write(tmp_path / "t.jsonl", logs, request(span(1), span(2, call)))
     run, bodies = only_run(path)
 
-    assert json.loads(bodies["span 2.input"])["messages"] == ASKED
+    assert json.loads(bodies["span 2.input"])["messages"] == MESSAGES
     assert json.loads(bodies["span 2.output"])["choices"][0]["message"]["content"] == "yes"
     assert [(line.level, line.message) for line in run.logs] == [("warn", "slow")]
 
 
 def test_secrets_are_masked_on_the_way_in(tmp_path: Path, home: Home, store: SqliteStore) -> None:
-    told = GEN_AI | {
+    attributes = GEN_AI | {
         "gen_ai.system_instructions": f"use {SECRET}",
         "http.request.header.authorization": f"Bearer {SECRET}",
     }
     list(
         import_path(
-            store, write(tmp_path / "t.jsonl", request(span(1, {"api_key": SECRET}), span(2, told)))
+            store,
+            write(tmp_path / "t.jsonl", request(span(1, {"api_key": SECRET}), span(2, attributes))),
         )
     )
     store.close()

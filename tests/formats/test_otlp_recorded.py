@@ -38,15 +38,15 @@ def test_a_recorded_agent_asks_twice_and_its_tool_answers_between(name: str) -> 
     with open_path(RECORDED / f"{name}.jsonl") as debugger:
         run = only_run(debugger)
         first, second = [span for span in run.spans if span.type == "llm"][:2]
-        asked = parse_request(body(debugger, second, "input"))
+        request = parse_request(body(debugger, second, "input"))
         answers = [parse_response(body(debugger, call, "output")) for call in (first, second)]
 
-    assert asked is not None and answers[0] is not None and answers[1] is not None
-    told = [(message.role, message.text) for message in asked.messages]
-    assert told[:2] == [("system", "Be brief."), ("user", QUESTION)]
-    assert [call.name for message in asked.messages for call in message.calls] == ["search"]
+    assert request is not None and answers[0] is not None and answers[1] is not None
+    messages = [(message.role, message.text) for message in request.messages]
+    assert messages[:2] == [("system", "Be brief."), ("user", QUESTION)]
+    assert [call.name for message in request.messages for call in message.calls] == ["search"]
     assert [
-        (result.call_id, result.text) for message in asked.messages for result in message.results
+        (result.call_id, result.text) for message in request.messages for result in message.results
     ] == [("call_7", "three pages")]
     assert [(call.id, call.arguments.replace(" ", "")) for call in answers[0].calls] == [
         ("call_7", '{"q":"refunds"}')
@@ -77,10 +77,10 @@ def test_anthropic_s_tools_have_parameters_and_what_it_cached_is_counted(name: s
     with open_path(RECORDED / f"{name}.jsonl") as debugger:
         spans = only_run(debugger).spans
         calls = [span for span in spans if span.attributes.get("provider") == "anthropic"]
-        asked = [parse_request(body(debugger, call, "input")) for call in calls if call.input]
+        requests = [parse_request(body(debugger, call, "input")) for call in calls if call.input]
 
     assert [
-        [(tool.name, list(tool.parameters or ())) for tool in one.tools] for one in asked if one
+        [(tool.name, list(tool.parameters or ())) for tool in one.tools] for one in requests if one
     ] == [[("search", ["type", "properties", "required"])]] * 2
     if name != "logfire":  # which tells it in no attribute of its own
         assert {call.attributes["cache_write_tokens"] for call in calls} == {16}

@@ -189,7 +189,7 @@ def records_of(spans: list[dict[str, Any]], conversation: str | None) -> list[Kn
     return made
 
 
-def told(store: SqliteStore, run: Run) -> Any:
+def content_of(store: SqliteStore, run: Run) -> Any:
     """All that a run says, without the names of its writers."""
 
     def body(ref: Any) -> Any:
@@ -242,6 +242,7 @@ def told(store: SqliteStore, run: Run) -> Any:
     }
 
 
+@pytest.mark.slow
 @settings(
     max_examples=10,
     deadline=None,
@@ -257,15 +258,15 @@ def test_a_run_that_went_out_and_came_back_is_the_same(
         at = Path(folder)
         with SqliteStore.open(at / "a.db", lasting=False) as store:
             store.append(records_of(spans, conversation))
-            before = told(store, store.load_run(RUN))
+            before = content_of(store, store.load_run(RUN))
             export_run(store, RUN, "otlp", at / "a.jsonl")
         with SqliteStore.open(at / "b.db", lasting=False) as store:
             (imported,) = import_path(store, at / "a.jsonl")
             (again,) = import_path(store, at / "a.jsonl")
-            after = told(store, store.load_run(RUN))
+            after = content_of(store, store.load_run(RUN))
             export_run(store, RUN, "otlp", at / "b.jsonl")
         with open_path(at / "b.jsonl") as debugger:
-            twice = told(debugger.store, debugger.store.load_run(RUN))
+            twice = content_of(debugger.store, debugger.store.load_run(RUN))
         lines = (at / "a.jsonl").read_bytes()
         problems = otlp.validate_run(at / "a.jsonl")
 
@@ -293,8 +294,8 @@ def with_base64_ids(line: bytes) -> str:
 
 def test_what_goes_out_has_the_names_of_the_conventions(tmp_path: Path, home: Home) -> None:
     with Recorder(home) as recorder, recorder.run("answer", "conv-1", component="planner") as run:
-        told = {"model": "gpt-4o", "provider": "openai"}
-        call = run.child("chat", "llm", told, json.loads(REQUEST))
+        attributes = {"model": "gpt-4o", "provider": "openai"}
+        call = run.child("chat", "llm", attributes, json.loads(REQUEST))
         usage = {"input_tokens": 12, "output_tokens": 3, "cache_read_tokens": 4}
         call.end(attributes=usage | {"finish_reason": "stop"}, body=json.loads(ANSWER))
         with pytest.raises(LookupError), run.child("search", "tool", None, {"q": 1}):
@@ -313,14 +314,18 @@ def test_what_goes_out_has_the_names_of_the_conventions(tmp_path: Path, home: Ho
     assert call.parent_span_id == tool.parent_span_id == root.span_id
     assert flat(resource.resource.attributes)["service.name"] == "planner"
     assert flat(root.attributes)["gen_ai.conversation.id"] == "conv-1"
-    said = flat(call.attributes)
-    assert said["gen_ai.operation.name"] == "chat" and said["gen_ai.request.model"] == "gpt-4o"
-    assert said["gen_ai.usage.input_tokens"] == 12 and said["gen_ai.usage.output_tokens"] == 3
-    assert said["gen_ai.usage.cache_read.input_tokens"] == 4
-    assert json.loads(said["gen_ai.input.messages"]) == [
+    exported = flat(call.attributes)
+    assert (
+        exported["gen_ai.operation.name"] == "chat" and exported["gen_ai.request.model"] == "gpt-4o"
+    )
+    assert (
+        exported["gen_ai.usage.input_tokens"] == 12 and exported["gen_ai.usage.output_tokens"] == 3
+    )
+    assert exported["gen_ai.usage.cache_read.input_tokens"] == 4
+    assert json.loads(exported["gen_ai.input.messages"]) == [
         {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
     ]
-    assert json.loads(said["gen_ai.output.messages"])[0]["parts"] == [
+    assert json.loads(exported["gen_ai.output.messages"])[0]["parts"] == [
         {"type": "text", "content": "yes"}
     ]
     assert flat(tool.attributes)["gen_ai.tool.call.arguments"] == '{"q":1}'

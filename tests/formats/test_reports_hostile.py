@@ -18,8 +18,8 @@ from vestige.record.types import SpanClose, SpanOpen
 
 
 def write_log(path: Path, *reports: dict[str, Any]) -> Path:
-    told = [{"$report_type": "SessionStart"}, *reports]
-    path.write_text("".join(json.dumps(report) + "\n" for report in told))
+    lines = [{"$report_type": "SessionStart"}, *reports]
+    path.write_text("".join(json.dumps(report) + "\n" for report in lines))
     return path
 
 

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
+from support.commands import vestige
 from support.wink_samples import make_bundle, members_of, read_lines
-from vestige.cli.main import cli
 from vestige.debug import (
     AgentInfo,
     DebugBundle,
@@ -108,12 +106,12 @@ def test_check_names_the_failed_tool_call_and_cost_the_tokens(tmp_path: Path) ->
     agent = AgentInfo("reviewer", "openai", "gpt-4o-mini")
     path = make_bundle(agent=agent, _logs=[]).export(tmp_path / "x.wink")
 
-    checked = CliRunner().invoke(cli, ["check", str(path)])
-    talk = CliRunner().invoke(cli, ["transcript", str(path)])
-    shown = CliRunner().invoke(cli, ["overview", str(path)])
+    checked = vestige("check", path)
+    talk = vestige("transcript", path)
+    shown = vestige("overview", path)
 
     assert "no such file: tests/test_main.py" in checked.output
-    assert "producer-blame" in checked.output
+    assert "tool/bad-arguments" in checked.output
     assert "Two findings." in talk.output and "read_file" in talk.output
     assert "$" in shown.output
 
@@ -155,15 +153,15 @@ def test_recorded_calls_are_not_told_a_second_time(tmp_path: Path) -> None:
 def test_a_capture_of_our_own_session_has_its_calls(tmp_path: Path) -> None:
     session = Session()
     builder = DebugBundleBuilder(session=session, agent=AgentInfo("a", "b", "c"), spool=tmp_path)
-    told: dict[str, Any] = {"prompt_name": "p", "session_id": session.session_id}
+    metadata: dict[str, Any] = {"prompt_name": "p", "session_id": session.session_id}
     with builder.capture():
-        session.dispatcher.dispatch(PromptRendered(rendered_prompt="Do it.", **told))
+        session.dispatcher.dispatch(PromptRendered(rendered_prompt="Do it.", **metadata))
         for number in (1, 2):
             result = {"success": number == 1, "message": f"m{number}"}
             session.dispatcher.dispatch(
-                ToolInvoked(name="t", params={"n": 1}, result=result, **told)
+                ToolInvoked(name="t", params={"n": 1}, result=result, **metadata)
             )
-        session.dispatcher.dispatch(PromptExecuted(result="Done.", **told))
+        session.dispatcher.dispatch(PromptExecuted(result="Done.", **metadata))
     run, _ = taken_in(tmp_path, builder.finalize().export(tmp_path / "x.wink"))
 
     assert [span.status for span in of_type(run, "tool")] == ["ok", "error"]

@@ -9,8 +9,9 @@ import pytest
 
 from support.wink_samples import make_bundle
 from vestige.debug import DebugBundle
+from vestige.formats import zip_directory
 from vestige.formats.wink import read
-from vestige.formats.wink.archive import size_limits, zip_directory
+from vestige.formats.wink.archive import size_limits
 from vestige.limits import BUNDLE_MANIFEST_MAX
 
 STATE = (
@@ -29,11 +30,11 @@ def test_more_files_than_a_reader_takes_are_left_out_and_named(
     path = make_bundle(_files=files).export(tmp_path / "x.wink")
     loaded = DebugBundle.load(path)
 
-    kept = loaded.list_files()
+    names = loaded.list_files()
     skipped = loaded.manifest.components["files"].skipped or []
-    assert 60 < len(kept) < 100
-    assert sorted([*kept, *(one.path for one in skipped)]) == sorted(files)
-    assert loaded.manifest.components["files"].file_count == len(kept)
+    assert 60 < len(names) < 100
+    assert sorted([*names, *(one.path for one in skipped)]) == sorted(files)
+    assert loaded.manifest.components["files"].file_count == len(names)
     assert loaded.read_file("workspace/0007") == b"7"
 
 
@@ -64,6 +65,7 @@ def test_a_manifest_that_would_be_too_long_is_shortened_and_says_so(tmp_path: Pa
     assert renamed["…"].endswith(" more")
 
 
+@pytest.mark.slow
 def test_states_that_hardly_change_are_not_taken_for_a_bomb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

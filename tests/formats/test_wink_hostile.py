@@ -23,8 +23,8 @@ from vestige.debug import (
     DebugBundleError,
 )
 from vestige.errors import UnreadableError, VestigeError
+from vestige.formats import zip_directory
 from vestige.formats.wink import read, validate_run
-from vestige.formats.wink.archive import zip_directory
 
 Spoil = Callable[[dict[str, bytes]], None]
 
@@ -99,9 +99,9 @@ def test_a_name_in_a_manifest_cannot_command_the_terminal(tmp_path: Path) -> Non
     (problem,) = read.ZipContent(write_zip(tmp_path / "y.wink", missing)).problems
     manifest["components"]["logs"]["path"] = evil
     members |= {"manifest.json": json.dumps(manifest).encode()}
-    said = refused(write_zip(tmp_path / "x.wink", members), BundleComponentMissingError)
+    message = refused(write_zip(tmp_path / "x.wink", members), BundleComponentMissingError)
 
-    for text in (said, str(problem)):
+    for text in (message, str(problem)):
         assert "\\x1b[2J\\n" in text
         assert "\x1b" not in text and "\n" not in text
 
@@ -149,22 +149,23 @@ def test_another_packing_than_deflate_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_cut_off_is_refused_at_every_length(tmp_path: Path) -> None:
-    whole = make_bundle().export(tmp_path / "whole.wink").read_bytes()
+    content = make_bundle().export(tmp_path / "whole.wink").read_bytes()
     path = tmp_path / "x.wink"
 
-    for length in range(0, len(whole), 97):
-        path.write_bytes(whole[:length])
+    for length in range(0, len(content), 97):
+        path.write_bytes(content[:length])
         with pytest.raises(BundleCorruptedError):
             DebugBundle.load(path)
 
 
+@pytest.mark.slow
 def test_no_changed_byte_makes_anything_but_our_errors(tmp_path: Path) -> None:
     """A flip anywhere is refused, a finding, or harmless; never a traceback of the library."""
-    whole = make_bundle().export(tmp_path / "whole.wink").read_bytes()
+    content = make_bundle().export(tmp_path / "whole.wink").read_bytes()
     path = tmp_path / "x.wink"
     outcomes = set()
-    for at in range(0, len(whole), 41):
-        spoilt = bytearray(whole)
+    for at in range(0, len(content), 41):
+        spoilt = bytearray(content)
         spoilt[at] ^= 0x55
         path.write_bytes(spoilt)
         try:

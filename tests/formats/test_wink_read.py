@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.commands import vestige, vestige_json
 from support.wink_samples import (
     BUNDLE,
     DATA,
@@ -27,6 +28,7 @@ from vestige.formats.wink.detect import find_latest
 from vestige.formats.wink.jsonl_entries import parse_snapshot
 from vestige.formats.wink.manifest import nesting
 from vestige.formats.wink.read import ZipContent
+from vestige.record.types import SpanClose
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 from vestige.transfer.open_source import open_path
@@ -87,7 +89,7 @@ def test_what_is_kept_from_verifying_reads_the_same_and_only_once(
     for _ in range(2):
         assert list(content.snapshots()) == list(plain.snapshots())
         assert list(content.logs()) == list(plain.logs())
-    assert content._kept.keys().isdisjoint({"snapshots.jsonl", "logs.jsonl"})
+    assert content._cached_parts.keys().isdisjoint({"snapshots.jsonl", "logs.jsonl"})
 
 
 def _any() -> Any:
@@ -340,9 +342,9 @@ def test_the_later_format_is_read_through_though_it_has_no_checksums(tmp_path: P
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     assert validate_run(path) == []
-    path.write_bytes(whole.replace(b"app.failed", b"app.fooled", 1))
+    path.write_bytes(content.replace(b"app.failed", b"app.fooled", 1))
 
     assert [problem.rule for problem in validate_run(path)] == ["file-damaged", "member-damaged"]
 
@@ -355,8 +357,8 @@ def test_what_cannot_be_read_is_told_with_its_path_once(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError) as caught:
         open_path(path)
 
-    for said in (str(imported.problems[0]), str(caught.value)):
-        assert said.startswith(f"{path}: not a zip") and said.count(str(path)) == 1
+    for message in (str(imported.problems[0]), str(caught.value)):
+        assert message.startswith(f"{path}: not a zip") and message.count(str(path)) == 1
 
 
 def test_a_bare_file_of_snapshots_is_read() -> None:
@@ -366,11 +368,13 @@ def test_a_bare_file_of_snapshots_is_read() -> None:
     assert len(list(bundle.snapshots)) == 8
     assert bundle.execution.started_at.isoformat() == "2026-11-15T18:12:26.080769+00:00"
     assert bundle.execution.outcome == "unknown", "nothing in it says how the run ended"
-    assert not any(
-        getattr(record, "status", "") == "ok" and record.span_id == root.span_id  # type: ignore[union-attr]
-        for root, *others in [list(read_run(DATA / "snapshots_timeline.jsonl").records)]
+    root, *others = list(read_run(DATA / "snapshots_timeline.jsonl").records)
+    (end,) = (
+        record
         for record in others
+        if isinstance(record, SpanClose) and record.span_id == root.span_id  # type: ignore[union-attr]
     )
+    assert end.attributes["run.outcome"] == "unknown"
 
 
 def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> None:
@@ -384,7 +388,8 @@ def test_a_file_of_snapshots_that_grew_adds_only_what_is_new(tmp_path: Path) -> 
         run = store.load_run(second.run_id or "")
 
     assert first.run_id == second.run_id
-    assert (first.records, second.records) == (10, 17)
+    assert (first.records, second.records) == (11, 18)
+    assert run.info.ended_ns == max(span.started_ns for span in run.spans), "the later end counts"
     assert [span.attributes["index"] for span in run.spans if span.type == "snapshot"] == list(
         range(8)
     )
@@ -404,7 +409,7 @@ def test_a_snapshot_that_is_still_being_written_waits_for_the_next_import(tmp_pa
         bodies = [store.read_body(span.output.id) for span in states if span.output]  # type: ignore[arg-type]  # it is there
 
     assert [problem.place for problem in first.problems] == ["line 3"]
-    assert (first.records, second.records, second.problems) == (6, 21, [])
+    assert (first.records, second.records, second.problems) == (7, 22, [])
     assert [span.status for span in states] == ["ok"] * 8
     assert [body.decode() for body in bodies] == [line.rstrip("\n") for line in lines]
 
@@ -483,3 +488,28 @@ def test_a_slice_is_found_by_its_short_name() -> None:
 
     assert found is not None and len(found.items) == 4
     assert snapshot.find_slice("Nothing") is None
+
+
+def test_snapshots_without_a_manifest_are_neither_running_nor_failed_nor_successful(
+    tmp_path: Path,
+) -> None:
+    path = str(DATA / "snapshots_timeline.jsonl")
+    home = str(tmp_path / "home")
+
+    (first, *_) = vestige("overview", path).stdout.splitlines()
+    vestige("import", path, "--home", home)
+    (listed,) = vestige_json("list", "--home", home)["runs"]
+    failed = vestige_json("list", "is:failed", "--home", home)["runs"]
+    stats = vestige_json("stats", "--by", "day", "--home", home)
+
+    assert ": unknown after" in first
+    assert listed["outcome"] == "unknown"
+    assert not failed
+    assert all(row["errors"] == 0 for row in stats["rows"])
+
+
+def test_the_manifest_of_a_bundle_is_not_its_task(tmp_path: Path) -> None:
+    path = make_bundle().export(tmp_path / "x.wink")
+
+    assert "bundle_id" not in vestige("transcript", str(path)).stdout
+    assert vestige_json("overview", str(path))["task"].endswith("Review this project. Timeline.")

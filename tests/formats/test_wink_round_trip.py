@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import zipfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from support.wink_samples import (
 )
 from vestige._runtime.clock import SYSTEM
 from vestige.debug import DebugBundle
+from vestige.formats.wink import validate_run
 from vestige.formats.wink.archive.member_names import safe_path
 from vestige.formats.wink.jsonl_entries import parse_log, render_log
 from vestige.formats.wink.log_records import attributes_of, entry_of, our_level, to_ns
@@ -91,6 +93,7 @@ PATHS = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
 FILES = st.dictionaries(PATHS, st.binary(max_size=40), max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(snapshots=st.lists(SNAPSHOTS, max_size=4), logs=st.lists(LOGS, max_size=5), files=FILES)
 def test_a_bundle_that_went_through_a_store_is_the_same(
@@ -143,6 +146,7 @@ def _canonical(entry: dict[str, Any]) -> str:
     return json.dumps(entry, sort_keys=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(LOGS, st.dictionaries(NAMES, VALUES, max_size=2))
 def test_a_log_entry_is_the_same_after_it_was_attributes(
@@ -177,7 +181,7 @@ def test_a_stored_path_is_safe_and_stays(path: str) -> None:
 @pytest.fixture
 def recorded(home: Home) -> Home:
     """Spans, links, logs, bodies of all sizes, a state, a file captured twice, an open span."""
-    with Recorder(home, last_words=False) as recorder:
+    with Recorder(home, crash_hooks=False) as recorder:
         run = recorder.run("triage", "c-9", attributes={"order": 7})
         messages: list[dict[str, str]] = []
         for turn in range(6):
@@ -297,7 +301,7 @@ def test_what_a_component_writes_in_another_form_is_not_taken_in_twice(
     home: Home, tmp_path: Path, type: str, path: str | None, input: Any, output: Any
 ) -> None:
     """A state is put on one line, a file under a safe name: it is still the one of the record."""
-    with Recorder(home, last_words=False) as recorder:
+    with Recorder(home, crash_hooks=False) as recorder:
         run = recorder.run("triage")
         run.span("it", type=type, attributes={"path": path} if path else {}, body=input).end(
             body=output
@@ -334,7 +338,7 @@ def test_a_log_entry_too_long_for_attributes_is_not_taken_in_twice(tmp_path: Pat
 
 def test_a_bundle_of_a_run_that_went_on_adds_how_it_ended(home: Home, tmp_path: Path) -> None:
     """What a span said at its end is new, though the span was in an earlier bundle of the run."""
-    with Recorder(home, last_words=False) as recorder:
+    with Recorder(home, crash_hooks=False) as recorder:
         run = recorder.run("triage")
         call = run.span("ask", type="llm", attributes={"model": "m-1"})
         early = _export_latest(home, tmp_path / "early.wink")
@@ -344,11 +348,14 @@ def test_a_bundle_of_a_run_that_went_on_adds_how_it_ended(home: Home, tmp_path: 
     with SqliteStore.open(tmp_path / "a.db") as store:
         (first,) = import_path(store, early)
         (second,) = import_path(store, late)
-        root, asked = store.load_run(second.run_id or "").spans
+        root, model_call = store.load_run(second.run_id or "").spans
 
     assert first.run_id == second.run_id
     assert (root.status, root.attributes["error.message"]) == ("error", "card refused")
-    assert (asked.status, asked.attributes) == ("ok", {"model": "m-1", "output_tokens": 3})
+    assert (model_call.status, model_call.attributes) == (
+        "ok",
+        {"model": "m-1", "output_tokens": 3},
+    )
 
 
 def _export_latest(home: Home, target: Path) -> Path:
@@ -358,9 +365,9 @@ def _export_latest(home: Home, target: Path) -> Path:
 
 def test_a_root_that_says_much_is_found(home: Home, tmp_path: Path) -> None:
     """Its line may be longer than what is unpacked at once; the records are still the run."""
-    with Recorder(home, last_words=False) as recorder:
-        told = {f"note {number}": "words " * 5_000 for number in range(12)}
-        run = recorder.run("triage", attributes=told)
+    with Recorder(home, crash_hooks=False) as recorder:
+        attributes = {f"note {number}": "words " * 5_000 for number in range(12)}
+        run = recorder.run("triage", attributes=attributes)
         run.span("search", type="tool").end()
         run.end()
     with open_path(home) as debugger:
@@ -374,7 +381,7 @@ def test_a_root_that_says_much_is_found(home: Home, tmp_path: Path) -> None:
 
 def test_a_file_that_retention_took_is_left_out(home: Home, tmp_path: Path) -> None:
     """An empty one in its place would say that it was empty."""
-    with Recorder(home, last_words=False) as recorder:
+    with Recorder(home, crash_hooks=False) as recorder:
         run = recorder.run("triage")
         run.span("f", type="file", attributes={"path": "w/a.txt"}).end(body="text " * 1_000)
         run.span("f", type="file", attributes={"path": "w/empty"}).end(body="")
@@ -401,8 +408,8 @@ def test_what_the_seed_has_a_place_for_is_there(recorded: Home, tmp_path: Path) 
     assert bundle.execution.error is not None
     assert bundle.execution.error["type"] == "ValueError"
     assert len(list(bundle.snapshots)) == 1
-    said = [log for log in bundle.logs if log.logger != "vestige"]
-    assert [(log.level, log.message, log.context["text"]) for log in said] == [
+    logs = [log for log in bundle.logs if log.logger != "vestige"]
+    assert [(log.level, log.message, log.context["text"]) for log in logs] == [
         ("WARNING", "odd", "ü")
     ]
     assert bundle.read_file("w/a.bin") == b"\xff\x00new"
@@ -430,12 +437,13 @@ def test_a_run_that_is_here_is_not_changed_by_a_bundle_of_it(
     assert (imported.run_id, imported.records, imported.known) == (run_id, 0, True)
 
 
+@pytest.mark.slow
 def test_the_records_of_a_run_and_a_capture_beside_it_are_one_run(
     recorded: Home, tmp_path: Path
 ) -> None:
     """A builder's bundle: its own state and logs, and the records of the run that it watched."""
     from vestige.formats.protocol import RunToWrite
-    from vestige.formats.wink.run_records import RecordParts
+    from vestige.formats.wink.embedded_records import RecordParts
     from vestige.formats.wink.write import write_bundle
 
     with open_path(recorded) as debugger:
@@ -452,13 +460,13 @@ def test_the_records_of_a_run_and_a_capture_beside_it_are_one_run(
     second = _through_a_store(path, tmp_path / "a.db", tmp_path / "second.wink")
     with SqliteStore.open(tmp_path / "a.db", readonly=True) as store:
         (imported,) = store.find_runs(run.info.id)
-        whole = store.load_run(imported.id)
-    types = [span.type for span in whole.spans]
+        complete = store.load_run(imported.id)
+    types = [span.type for span in complete.spans]
     third = _through_a_store(second, tmp_path / "b.db", tmp_path / "third.wink")
 
     assert (types.count("llm"), types.count("snapshot")) == (6, 10)
-    assert len(whole.logs) == len(run.logs) + 82
-    root = next(span for span in whole.spans if span.type == "run")
+    assert len(complete.logs) == len(run.logs) + 82
+    root = next(span for span in complete.spans if span.type == "run")
     assert root.attributes["bundle_id"] == str(BUNDLE)
     assert root.attributes["order"] == 7
     assert DebugBundle.load(second).bundle_id == BUNDLE
@@ -485,12 +493,13 @@ def test_a_store_keeps_a_state_that_hardly_changes_once(tmp_path: Path) -> None:
     path = make_bundle(_snapshots=lines).export(tmp_path / "x.wink")
     with SqliteStore.open(tmp_path / "a.db") as store:
         list(import_path(store, path))
-        stored = store.sizes()["body_bytes"]
+        stored = store.sizes().body_bytes
 
     assert stored < 2 * len(lines[-1]) + 50_000
     assert sum(map(len, lines)) > 40 * stored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["snapshots.jsonl", "snapshots_timeline.jsonl", "later.zip"])
 def test_what_else_is_read_goes_through_a_store_too(tmp_path: Path, name: str) -> None:
     second = _through_a_store(DATA / name, tmp_path / "a.db", tmp_path / "second.wink")
@@ -548,3 +557,61 @@ def test_a_file_that_import_masked_is_named_in_the_manifest(tmp_path: Path) -> N
 
     assert secret not in made["files/workspace/x"]
     assert json.loads(made["manifest.json"])["components"]["files"]["redacted"] == ["workspace/x"]
+
+
+def write_foreign(path: Path, **changes: Any) -> Path:
+    """Write a bundle of another program, with a component that is not known here."""
+    manifest: dict[str, Any] = {
+        "version": "1",
+        "bundle_id": "b1",
+        "created_at": "2026-01-01T00:00:00+00:00",
+        "session_id": "s",
+        "agent": {"name": "reviewer", "adapter": "openai", "model": "m"},
+        "execution": {"started_at": "2026-01-01T00:00:00+00:00", "outcome": "success"},
+        "components": {
+            "snapshots": {"path": "snapshots.jsonl"},
+            "logs": {"path": "logs.jsonl"},
+            "metrics": {"path": "metrics.json", "entry_count": 5, "rows": 5},
+        },
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", json.dumps(manifest | changes))
+        for name in ("snapshots.jsonl", "logs.jsonl"):
+            archive.writestr(name, "")
+        archive.writestr("metrics.json", "{}")
+    return path
+
+
+def test_a_component_that_is_not_imported_is_named_and_the_export_is_valid(tmp_path: Path) -> None:
+    source = write_foreign(tmp_path / "foreign.wink")
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        (imported,) = import_path(store, source)
+        assert imported.run_id is not None
+        made = export_run(store, imported.run_id, "wink", tmp_path / "again.wink")
+    with zipfile.ZipFile(made) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+
+    assert validate_run(made) == []
+    assert "metrics" not in manifest["components"]
+    assert manifest["components_left_out"] == {
+        "metrics": {"path": "metrics.json", "entry_count": 5, "rows": 5}
+    }
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        {"name": "reviewer", "version": None, "adapter": None, "model": None},
+        {"name": "reviewer", "version": 3, "model": ["a", "b"]},
+    ],
+)
+def test_an_agent_without_a_model_loads(tmp_path: Path, agent: Any) -> None:
+    """Version, adapter and model only describe it."""
+    path = write_foreign(tmp_path / "foreign.wink", agent=agent)
+    bundle = DebugBundle.load(path)
+
+    assert bundle.agent.name == "reviewer"
+    assert isinstance(bundle.agent.model, str)
+    with SqliteStore.open(tmp_path / "store.db") as store:
+        (imported,) = import_path(store, path)
+    assert imported.run_id is not None

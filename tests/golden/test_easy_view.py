@@ -40,7 +40,7 @@ def triage(recorder: Recorder, clock: FakeClock) -> None:
 
 def recorded(home: Home) -> Run:
     clock = FakeClock()
-    with Recorder(home, clock=clock, last_words=False) as recorder:
+    with Recorder(home, clock=clock, crash_hooks=False) as recorder:
         triage(recorder, clock)
     (run,) = [run for run in load(home) if run.info.name == "triage"]
     return run

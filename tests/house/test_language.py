@@ -1,19 +1,19 @@
 """The language of the project: plain English in code, docs and product.
 
-Each rule counts what breaks it. A limit may only go down; most are zero.
+Each rule counts offences by folder. A folder that is not in LIMITS has none.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
+
+PYTHON_FOLDERS = ("src", "tests", "bench", "tools", "examples")
 
 BANNED_NAMES = frozenset(
     [
@@ -55,24 +55,104 @@ WEAK_OPENING = re.compile(r"(What|Of|As|Where|Whether|By|One)\b")
 """Openings of a docstring that is not a sentence."""
 
 
+class Limits(NamedTuple):
+    """The number of offences that a folder may have today. A limit only ever goes down."""
+
+    names: int = 0
+    prose: int = 0
+    long_lines: int = 0
+
+
+LIMITS = {
+    "bench": Limits(prose=17, long_lines=59),
+    "docs/generate.py": Limits(long_lines=3),
+    "docs/reference": Limits(prose=6),
+    "docs/schemas.py": Limits(long_lines=1),
+    "docs/screenshots.py": Limits(long_lines=1),
+    "examples": Limits(prose=2),
+    "src/vestige/emit": Limits(prose=1),
+    "src/vestige/query": Limits(prose=3),
+    "tests/_runtime": Limits(prose=11),
+    "tests/agentdbg": Limits(prose=10, long_lines=14),
+    "tests/artifacts": Limits(prose=61, long_lines=37),
+    "tests/cli": Limits(prose=40, long_lines=15),
+    "tests/collector": Limits(prose=22, long_lines=3),
+    "tests/conformance": Limits(prose=36, long_lines=41),
+    "tests/conftest.py": Limits(prose=1, long_lines=3),
+    "tests/crash": Limits(prose=4, long_lines=4),
+    "tests/debug": Limits(prose=25, long_lines=10),
+    "tests/emit": Limits(prose=42, long_lines=1),
+    "tests/fleet": Limits(prose=37, long_lines=10),
+    "tests/formats": Limits(prose=118, long_lines=40),
+    "tests/golden": Limits(prose=2),
+    "tests/journal": Limits(prose=4),
+    "tests/journey": Limits(prose=2, long_lines=4),
+    "tests/mcp": Limits(prose=4, long_lines=3),
+    "tests/providers": Limits(prose=21, long_lines=7),
+    "tests/query": Limits(prose=149, long_lines=37),
+    "tests/record": Limits(prose=15, long_lines=16),
+    "tests/server": Limits(prose=52, long_lines=3),
+    "tests/support": Limits(prose=14),
+    "tests/test_access.py": Limits(prose=6, long_lines=1),
+    "tests/test_canary.py": Limits(prose=1, long_lines=4),
+    "tests/test_deploy.py": Limits(prose=8),
+    "tests/test_docs.py": Limits(prose=3, long_lines=1),
+    "tests/test_identical.py": Limits(prose=1, long_lines=1),
+    "tests/test_instrument.py": Limits(prose=8),
+    "tests/test_recorder.py": Limits(prose=2, long_lines=1),
+    "tests/test_wheel.py": Limits(long_lines=4),
+    "tests/web": Limits(prose=24, long_lines=8),
+    "tests/wire": Limits(prose=20, long_lines=31),
+    "web/src": Limits(prose=2),
+}
+"""Folders that are not done yet. A folder that is not listed has no offences at all."""
+
+
+class Counts:
+    """Offences by folder, with the places of each."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, list[str]] = {}
+
+    def add(self, path: Path, what: str) -> None:
+        name = path.relative_to(ROOT)
+        self.places.setdefault(folder_of(path), []).append(f"{name}: {what}")
+
+    def above(self, rule: str) -> dict[str, list[str]]:
+        """Return the folders with more offences than their limit of this rule."""
+        return {
+            f"{folder}: {len(places)} of at most {limit}": places[:20]
+            for folder, places in self.places.items()
+            if len(places) > (limit := getattr(LIMITS.get(folder, Limits()), rule))
+        }
+
+
+def folder_of(path: Path) -> str:
+    """Return the folder that has its own limits: a package of src, a folder of tests or docs."""
+    parts = path.relative_to(ROOT).parts
+    depth = {"src": 3, "tests": 2, "docs": 2, "web": 2}.get(parts[0], 1)
+    return "/".join(parts[:depth])
+
+
 def python_files(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    files = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path for path in files if path != Path(__file__))
 
 
 def text_files() -> list[Path]:
-    """Everything that a person reads: source, web source, docs."""
-    docs = [path for path in (ROOT / "docs").rglob("*.md") if path.name != "rules.md"]
+    """Return everything that a person reads: sources, web sources, docs."""
+    docs = (ROOT / "docs").rglob("*.md")
     web = [
         path
         for suffix in ("ts", "tsx", "css", "html")
         for path in (ROOT / "web/src").rglob(f"*.{suffix}")
     ]
     web = [path for path in web if "generated" not in path.parts]
-    return [*python_files("src"), *sorted(web), *sorted(docs), ROOT / "README.md"]
+    return [*python_files(*PYTHON_FOLDERS), *sorted(web), *sorted(docs), ROOT / "README.md"]
 
 
 def bound_names(tree: ast.AST) -> Iterator[str]:
-    """Every name that a file gives to something."""
+    """Every name that a file binds."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -85,24 +165,22 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
 
 
 def test_no_name_is_on_the_list_of_banned_ones() -> None:
-    found: Counter[str] = Counter()
-    for path in python_files("src", "bench"):
-        names = bound_names(ast.parse(path.read_text(encoding="utf-8")))
-        banned = sum(name.strip("_").lower() in BANNED_NAMES for name in names)
-        if banned or path.stem in BANNED_NAMES:
-            found[str(path.relative_to(ROOT))] += banned + (path.stem in BANNED_NAMES)
+    found = Counts()
+    for path in python_files(*PYTHON_FOLDERS):
+        for name in (path.stem, *bound_names(ast.parse(path.read_text(encoding="utf-8")))):
+            if name.strip("_").lower() in BANNED_NAMES:
+                found.add(path, name)
 
-    assert found.total() <= 369, found.most_common(20)
+    assert found.above("names") == {}
 
 
 def test_no_banned_word_is_in_what_a_person_reads() -> None:
-    found: Counter[str] = Counter()
+    found = Counts()
     for path in text_files():
-        hits = BANNED_PROSE.findall(path.read_text(encoding="utf-8"))
-        if hits:
-            found[str(path.relative_to(ROOT))] += len(hits)
+        for match in BANNED_PROSE.finditer(path.read_text(encoding="utf-8")):
+            found.add(path, match[0])
 
-    assert found.total() <= 1044, found.most_common(20)
+    assert found.above("prose") == {}
 
 
 def test_docstrings_of_functions_start_with_a_verb_or_a_noun() -> None:
@@ -114,21 +192,17 @@ def test_docstrings_of_functions_start_with_a_verb_or_a_noun() -> None:
                 every += text is not None
                 weak += bool(text and WEAK_OPENING.match(text))
 
-    assert weak / every < 0.086, f"{weak} of {every}"
+    assert weak / every < 0.04, f"{weak} of {every}"
 
 
-@pytest.mark.parametrize(
-    ("folder", "most"), [("src", 433), ("tests", 331), ("bench", 61), ("docs", 13)]
-)
-def test_lines_are_at_most_100_columns(folder: str, most: int) -> None:
-    long = [
-        f"{path.relative_to(ROOT)}:{number}"
-        for path in python_files(folder)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if len(line) > 100
-    ]
+def test_lines_are_at_most_100_columns() -> None:
+    found = Counts()
+    for path in python_files(*PYTHON_FOLDERS, "docs"):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if len(line) > 100:
+                found.add(path, str(number))
 
-    assert len(long) <= most, long[:20]
+    assert found.above("long_lines") == {}
 
 
 def test_the_formatter_is_switched_off_for_tables_of_constants_only() -> None:

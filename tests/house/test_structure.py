@@ -74,3 +74,17 @@ def test_a_path_in_prose_names_a_file_that_exists() -> None:
 
 FOREIGN = ("tests/", "app/", "examples/", "src/app", "my_", "scripts/")
 """Paths in examples, which belong to the reader's own project."""
+
+
+def test_no_two_decisions_have_the_same_number() -> None:
+    numbers = Counter(path.name[:4] for path in (ROOT / "docs/decisions").glob("0*.md"))
+
+    assert [number for number, count in numbers.items() if count > 1] == []
+
+
+def test_every_decision_has_a_status_and_a_date() -> None:
+    line = re.compile(r"^Status: \w.*\. Date: \d{4}-\d\d-\d\d\.$", re.MULTILINE)
+    pages = sorted((ROOT / "docs/decisions").glob("0*.md"))
+
+    missing = [page.name for page in pages if not line.search(page.read_text(encoding="utf-8"))]
+    assert missing == []

@@ -74,8 +74,8 @@ def test_every_complete_line_is_read_once_in_order(
     journal: Path, lines: list[bytes], torn: bytes, bytes_max: int
 ) -> None:
     """However small the steps are."""
-    whole = b"".join(line + b"\n" for line in lines)
-    journal.write_bytes(whole + torn)
+    content = b"".join(line + b"\n" for line in lines)
+    journal.write_bytes(content + torn)
 
     read, offset = b"", 0
     while True:
@@ -85,5 +85,5 @@ def test_every_complete_line_is_read_once_in_order(
             break
         offset = after
 
-    assert read == whole
-    assert offset == len(whole)
+    assert read == content
+    assert offset == len(content)

@@ -47,9 +47,9 @@ def test_a_cut_never_falls_inside_a_character(tmp_path: Path, body_max: int) -> 
 
     write_spill(tmp_path / "b", [text.encode()], body_max=body_max)
 
-    kept = (tmp_path / "b").read_bytes().decode().partition("\n…[cut")[0]
-    assert text.startswith(kept)
-    assert len(kept.encode()) <= body_max
+    beginning = (tmp_path / "b").read_bytes().decode().partition("\n…[cut")[0]
+    assert text.startswith(beginning)
+    assert len(beginning.encode()) <= body_max
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -76,6 +76,7 @@ def opened(home: Home) -> SpanOpen:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -11,11 +11,9 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from click.testing import CliRunner
-
+from support.commands import vestige
 from vestige._runtime import file_locks
 from vestige._runtime.clock import FakeClock
-from vestige.cli.main import cli
 from vestige.collector.loop import hold
 from vestige.home import Home
 from vestige.journal.reader import read_lines
@@ -111,14 +109,16 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home)
     assert (closes[0].span_id, closes[0].status, closes[0].seq) == (span.id, "ok", opened.seq + 1)
 
     # 8. TERMINAL (cli). `vestige show` takes in the rest, loads the run, prints its lines.
-    shown = CliRunner().invoke(cli, ["show", run.run_id, "--home", str(home.root)])
+    shown = vestige("show", run.run_id, "--home", home.root)
     text = next(text for text in shown.stdout.splitlines() if text.startswith(found.short_id))
 
     assert shown.exit_code == 0
-    assert "tool search 1.0ms → ok tool_call_id=call_7" in text
+    assert "tool search(q=refund) 1.0ms → ok tool_call_id=call_7" in text
     with SqliteStore.open(home.store, readonly=True) as store:
         finished = store.load_run(run.run_id)
-    assert text in [render_line(line, len(found.short_id)) for line in timeline(finished)]
+    # The arguments are read from the body when a line is printed.
+    lines = [render_line(line, len(found.short_id)) for line in timeline(finished)]
+    assert text.replace("(q=refund)", "") in lines
 
     # 9. Nothing is left on the way: the process is gone, its journal was read to the end, and so
     #    the file is deleted. All of the evidence is in the store, which is one SQLite file.
@@ -142,7 +142,7 @@ def test_the_same_record_when_the_agent_dies_on_the_way(home: Home) -> None:
     path.write_bytes(evidence)
 
     # Whoever looks next takes in what is there, finds nobody alive, and stamps (collector/crash_detection.py).
-    shown = CliRunner().invoke(cli, ["show", "--home", str(home.root)]).stdout
+    shown = vestige("show", "--home", home.root).stdout
 
     assert "triage: interrupted" in shown
     assert "tool search 0µs → interrupted" in shown

@@ -80,9 +80,9 @@ def version_one() -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.full  # installs mcp 1.x
 def test_version_one_serves_the_same_tools_and_prompts(version_one: Path, home: Home) -> None:
-    from vestige.query.tool_table import TOOLS
+    from vestige.mcp.tools import LISTED
 
     with Recorder(home) as recorder:
         recorder.run("triage").end()
@@ -97,16 +97,16 @@ def test_version_one_serves_the_same_tools_and_prompts(version_one: Path, home: 
     assert done.returncode == 0, done.stderr
     version, stdio, http = json.loads(done.stdout)
     assert version.startswith("1.")
-    assert {**stdio, "good": ""} == {**http, "good": ""}  # it tells how long ago a run was
+    assert {**stdio, "good": ""} == {**http, "good": ""}  # it includes the age of a run
     assert http["good"][0] is False
-    assert stdio["tools"] == sorted(tool.name for tool in TOOLS)
+    assert stdio["tools"] == sorted(tool.name for tool in LISTED)
     assert stdio["read_only"]
     assert not stdio["good"][0]
     assert "triage" in stdio["good"][1]
     assert stdio["bad"][0]
     assert "since" in stdio["bad"][1]
-    assert stdio["prompt"].rstrip().endswith("Look into: r1")
-    assert "no such prompt" in stdio["refused"]
+    assert stdio["prompt"].rstrip().endswith("Debug: r1")
+    assert "unknown prompt" in stdio["refused"]
 
 
 @pytest.mark.parametrize("how", [[], ["--http", "127.0.0.1:0"]])

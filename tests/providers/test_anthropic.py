@@ -129,7 +129,7 @@ def test_cache_control_in_arguments_or_schemas_is_somebodys_data() -> None:
             [user(), asks("a"), user(), asks("b"), user(result("b"), result("a"))],
             "messages[4]: the result for 'a' does not directly follow its call in messages[1]",
         ),
-        ([user(), asks("a"), user(text("Hm"), result("a"))], "text stands before the tool results"),
+        ([user(), asks("a"), user(text("Hm"), result("a"))], "text comes before the tool results"),
         ([asks("a"), user(result("a"))], "messages[0]: the first message is not the user's"),
         ([user(), asks(), asks()], "messages[2]: a second assistant message in a row"),
         (
@@ -241,9 +241,9 @@ def test_a_streamed_answer_is_put_together() -> None:
 def test_an_error_keeps_the_providers_words() -> None:
     """As a body, or in the middle of a stream."""
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    whole, streamed = parse_response(json.dumps(error)), parse_response(sse(*STREAM[:6], error))
+    complete, streamed = parse_response(json.dumps(error)), parse_response(sse(*STREAM[:6], error))
 
-    assert whole is not None and streamed is not None
-    assert whole.provider == streamed.provider == "anthropic"
-    assert whole.error == streamed.error == "overloaded_error: Overloaded"
+    assert complete is not None and streamed is not None
+    assert complete.provider == streamed.provider == "anthropic"
+    assert complete.error == streamed.error == "overloaded_error: Overloaded"
     assert (streamed.text, streamed.finish_reason) == ("I ", "error")

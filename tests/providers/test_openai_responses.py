@@ -21,8 +21,8 @@ SAY = {
 }
 
 
-def read(given: Any, **more: Any) -> Request:
-    request = parse_request(json.dumps({"model": "gpt-5", "input": given} | more))
+def read(input_: Any, **more: Any) -> Request:
+    request = parse_request(json.dumps({"model": "gpt-5", "input": input_} | more))
     assert request is not None
     assert request.provider == "openai-responses"
     return request
@@ -101,7 +101,7 @@ def test_a_result_may_answer_a_call_that_the_provider_keeps() -> None:
     assert read([RESULT], previous_response_id="resp_1").problems == []
 
 
-WHOLE = {
+COMPLETE = {
     "id": "resp_1",
     "object": "response",
     "status": "completed",
@@ -119,7 +119,7 @@ WHOLE = {
 
 def test_a_whole_answer() -> None:
     """A completed answer with calls asks for tools; reasoning is not said."""
-    response = parse_response(json.dumps(WHOLE))
+    response = parse_response(json.dumps(COMPLETE))
 
     assert response is not None
     assert (response.text, response.calls[0].name) == ("Fourteen.", "f")
@@ -128,7 +128,7 @@ def test_a_whole_answer() -> None:
 
 
 def test_an_incomplete_answer_was_cut_by_length() -> None:
-    cut = WHOLE | {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    cut = COMPLETE | {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
     response = parse_response(json.dumps(cut))
 
     assert response is not None
@@ -136,7 +136,7 @@ def test_an_incomplete_answer_was_cut_by_length() -> None:
 
 
 EVENTS: list[dict[str, Any]] = [
-    {"type": "response.created", "response": WHOLE | {"status": "in_progress", "output": []}},
+    {"type": "response.created", "response": COMPLETE | {"status": "in_progress", "output": []}},
     {"type": "response.output_item.added", "output_index": 0, "item": SAY | {"content": []}},
     {"type": "response.output_text.delta", "output_index": 0, "delta": "Four"},
     {"type": "response.output_text.delta", "output_index": 0, "delta": "teen."},
@@ -161,15 +161,16 @@ def test_a_cut_stream_gives_what_came() -> None:
 
 
 def test_a_finished_stream_is_read_from_its_last_event() -> None:
-    whole = parse_response(json.dumps(WHOLE))
+    complete = parse_response(json.dumps(COMPLETE))
 
     assert (
-        parse_response(sse([*EVENTS, {"type": "response.completed", "response": WHOLE}])) == whole
+        parse_response(sse([*EVENTS, {"type": "response.completed", "response": COMPLETE}]))
+        == complete
     )
 
 
 def test_a_failed_stream_keeps_the_providers_words() -> None:
-    failed = WHOLE | {
+    failed = COMPLETE | {
         "status": "failed",
         "output": [],
         "error": {"code": "server_error", "message": "Overloaded"},

@@ -66,3 +66,11 @@ def test_the_table_is_loaded_only_when_a_price_is_asked_for() -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert out.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    "model", ["text-embedding-3-small", "embed-v4.0", "mistral-embed", "gemini-embedding-001"]
+)
+def test_embedding_models_have_a_price_without_a_provider(model: str) -> None:
+    """Sums of a run know the model only."""
+    assert price(model, None, Usage(input_tokens=1000, output_tokens=0))

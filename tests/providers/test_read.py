@@ -135,6 +135,7 @@ def test_any_text_is_read_or_not(text: str | bytes, hint: str | None) -> None:
     parse_response(text, hint)
 
 
+@pytest.mark.slow
 @given(REQUESTS | JSON, HINTS, st.sampled_from([None, 1]))
 @FUZZ
 def test_any_json_is_a_request_or_not(data: Any, hint: str | None, indent: int | None) -> None:
@@ -154,6 +155,7 @@ def test_any_json_is_a_request_or_not(data: Any, hint: str | None, indent: int |
     assert explain_change(request, body, request, body) is None
 
 
+@pytest.mark.slow
 @given(EVENTS | JSON, HINTS)
 @FUZZ
 def test_any_json_is_an_answer_or_not(data: Any, hint: str | None) -> None:
@@ -165,6 +167,7 @@ def test_any_json_is_an_answer_or_not(data: Any, hint: str | None) -> None:
     parse_response("".join(f"data: {json.dumps(event)}\n\n" for event in events), hint)
 
 
+@pytest.mark.slow
 @given(REQUESTS, REQUESTS)
 @FUZZ
 def test_any_two_requests_can_be_compared(a: Any, b: Any) -> None:
@@ -208,9 +211,9 @@ def test_what_is_no_request_is_none(text: str | bytes) -> None:
 )
 def test_an_answer_is_read_where_sdks_read_it(odd: str, text: str) -> None:
     """Python's decoder takes half characters and numbers that are none: so what it cost is told."""
-    whole = f'{{"choices":[{{"index":0,"message":{{{odd}}}}}],"usage":{{"prompt_tokens":5}}}}'
-    for body in (whole, "data: " + whole.replace('"message"', '"delta"') + "\n\n"):
-        assert json.loads(whole)
+    answer = f'{{"choices":[{{"index":0,"message":{{{odd}}}}}],"usage":{{"prompt_tokens":5}}}}'
+    for body in (answer, "data: " + answer.replace('"message"', '"delta"') + "\n\n"):
+        assert json.loads(answer)
         response = parse_response(body)
 
         assert response is not None

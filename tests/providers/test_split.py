@@ -73,6 +73,7 @@ def test_any_bytes_are_rebuilt_by_their_pieces(data: bytes) -> None:
     assert b"".join(split(data)) == data
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # json is slow to invent
 @given(
     st.sampled_from(["messages", "input", "contents", "system", "tools", "x"]),
@@ -220,6 +221,7 @@ _SMALL = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(value=_SMALL)
 def test_a_short_body_that_is_passed_over_at_a_glance_has_nothing_to_cut(value: Any) -> None:

@@ -140,14 +140,14 @@ def test_a_thin_stream_tells_all_but_its_text(newline: str) -> None:
         b"data: [DONE]\n\n",
     ]
     body = b"".join(parts).replace(b"\n", newline.encode())
-    whole, told = parse_response(body), parse_response(drop_deltas(body))
+    complete, thin = parse_response(body), parse_response(drop_deltas(body))
 
-    assert whole is not None and told is not None
-    assert (told.model, told.finish_reason, told.usage, told.calls) == (
-        whole.model,
-        whole.finish_reason,
-        whole.usage,
-        whole.calls,
+    assert complete is not None and thin is not None
+    assert (thin.model, thin.finish_reason, thin.usage, thin.calls) == (
+        complete.model,
+        complete.finish_reason,
+        complete.usage,
+        complete.calls,
     )
 
 
@@ -158,12 +158,12 @@ def test_a_thin_stream_tells_nothing_twice(words_after: int, newline: str) -> No
     call = {"functionCall": {"name": "search", "args": {"q": "x"}}}
     parts = [*[part(text="word")] * 200, part(**call), *[part(text="word")] * words_after]
     body = b"".join(events(*parts)).replace(b"\n", newline.encode())
-    kept = drop_deltas(body)
-    told = parse_response(kept)
+    thin_body = drop_deltas(body)
+    thin = parse_response(thin_body)
 
-    assert told is not None
-    assert len(told.calls) == 1
-    assert kept.count(b"functionCall") == 1
+    assert thin is not None
+    assert len(thin.calls) == 1
+    assert thin_body.count(b"functionCall") == 1
 
 
 def test_a_thin_stream_keeps_the_last_of_what_every_event_tells() -> None:
@@ -172,11 +172,11 @@ def test_a_thin_stream_keeps_the_last_of_what_every_event_tells() -> None:
     counted = [{**part, "usageMetadata": {"candidatesTokenCount": n}} for n in range(500)]
     last = {"candidates": [{"finishReason": "STOP"}], "modelVersion": "g"}
     body = b"".join(events(*counted, *[last] * 4))
-    whole, told = parse_response(body), parse_response(drop_deltas(body))
+    complete, thin = parse_response(body), parse_response(drop_deltas(body))
 
-    assert whole is not None and told is not None
-    assert (told.usage, told.finish_reason, told.model) == (whole.usage, "stop", "g")
-    assert whole.usage.output_tokens == 499
+    assert complete is not None and thin is not None
+    assert (thin.usage, thin.finish_reason, thin.model) == (complete.usage, "stop", "g")
+    assert complete.usage.output_tokens == 499
     assert len(drop_deltas(body)) < len(body) / 50
 
 
@@ -221,13 +221,13 @@ def test_ollamas_own_api_is_read() -> None:
             "eval_count": 3,
         },
     ]
-    asked = parse_request(request)
+    parsed = parse_request(request)
     streamed = parse_response("\n".join(map(json.dumps, lines)) + "\n")
-    whole = parse_response(json.dumps(lines[2]), "ollama")
+    complete = parse_response(json.dumps(lines[2]), "ollama")
 
-    assert asked is not None and asked.model == "llama3"
-    assert streamed is not None and whole is not None
+    assert parsed is not None and parsed.model == "llama3"
+    assert streamed is not None and complete is not None
     assert (streamed.text, streamed.finish_reason) == ("Hey", "tool_calls")
     assert (streamed.calls[0].name, streamed.calls[0].arguments) == ("search", '{"q":"x"}')
     assert (streamed.usage.input_tokens, streamed.usage.output_tokens) == (11, 3)
-    assert (whole.finish_reason, whole.usage.output_tokens) == ("stop", 3)
+    assert (complete.finish_reason, complete.usage.output_tokens) == ("stop", 3)

@@ -18,7 +18,7 @@ from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
-def record(home: Home, bad: int = 2, good: int = 3, junk: int = 0) -> None:
+def record_two_groups(home: Home, bad: int = 2, good: int = 3, junk: int = 0) -> None:
     """Bad runs use another model, a fat skill and a tool that fails."""
     with Recorder(home) as recorder:
         for number in range(bad + good):
@@ -47,7 +47,7 @@ def compared(home: Home, first: str = "bad", second: str = "good") -> CompareAns
 
 
 def test_what_separates_the_groups_comes_first_with_counts(home: Home) -> None:
-    record(home)
+    record_two_groups(home)
 
     answer = compared(home)
 
@@ -66,17 +66,17 @@ def test_what_separates_the_groups_comes_first_with_counts(home: Home) -> None:
 
 def test_what_both_have_and_what_every_run_has_its_own_of_is_not_told(home: Home) -> None:
     """Ids separate any two groups, and mean nothing."""
-    record(home)
+    record_two_groups(home)
 
-    told = " ".join(one.what for one in compared(home).found)
+    texts = " ".join(one.what for one in compared(home).found)
 
-    assert "tier" not in told
-    assert "call_" not in told
-    assert "persona" not in told
+    assert "tier" not in texts
+    assert "call_" not in texts
+    assert "persona" not in texts
 
 
 def test_groups_must_be_groups_of_runs_and_apart(home: Home) -> None:
-    record(home)
+    record_two_groups(home)
 
     with pytest.raises(UsageError, match="in both groups"):
         compared(home, "bad", "bad")
@@ -91,7 +91,7 @@ def test_groups_must_be_groups_of_runs_and_apart(home: Home) -> None:
 
 def test_a_group_may_be_a_filter_as_of_list(home: Home) -> None:
     """The same answer as from the ids; terms come as words or as one text."""
-    record(home)
+    record_two_groups(home)
     with vestige.open(home.root) as debugger:
         listed = {
             name: [run.id for run in debugger.list(f"name:{name}").runs] for name in ("bad", "good")
@@ -107,7 +107,7 @@ def test_a_filter_takes_the_newest_runs_and_says_that_there_are_more(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group is bounded, however many runs there are."""
-    record(home, bad=3, good=2)
+    record_two_groups(home, bad=3, good=2)
     monkeypatch.setattr("vestige.query.diff.compare_groups.RUNS_MAX", 2)
     with vestige.open(home.root) as debugger:
         newest = [run.id for run in debugger.list("name:bad").runs][:2]
@@ -119,7 +119,7 @@ def test_a_filter_takes_the_newest_runs_and_says_that_there_are_more(
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "said"),
+    ("a", "b", "message"),
     [
         (["is:running"], ["is:ok"], "no run matches 'is:running'"),
         (["is:ok"], ["name:good"], " and 2 other runs are in both groups"),
@@ -128,13 +128,13 @@ def test_a_filter_takes_the_newest_runs_and_says_that_there_are_more(
     ],
 )
 def test_a_filter_that_makes_no_group_says_why(
-    home: Home, a: list[str], b: list[str], said: str
+    home: Home, a: list[str], b: list[str], message: str
 ) -> None:
     """An empty group, a run in both, ids among terms, a term that is none."""
-    record(home)
+    record_two_groups(home)
     with (
         vestige.open(home.root) as debugger,
-        pytest.raises(VestigeError, match=re.escape(said)) as error,
+        pytest.raises(VestigeError, match=re.escape(message)) as error,
     ):
         debugger.compare(a, b)
 
@@ -156,7 +156,7 @@ def test_groups_that_are_alike_say_so(home: Home) -> None:
 
 def test_large_and_hostile_groups_stay_within_the_budget(home: Home) -> None:
     """What is cut says how much, and how to see it."""
-    record(home, junk=60)
+    record_two_groups(home, junk=60)
 
     answer = compared(home)
 

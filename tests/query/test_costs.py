@@ -21,7 +21,7 @@ from vestige.transfer import load_run_to_write
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
 
 
-def record(home: Home, *calls: dict[str, object]) -> None:
+def record_calls(home: Home, *calls: dict[str, object]) -> None:
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         for attributes in calls:
             run.span("chat", type="llm").end(attributes={**TOKENS, **attributes})
@@ -29,12 +29,12 @@ def record(home: Home, *calls: dict[str, object]) -> None:
 
 def test_known_models_are_priced_and_unknown_ones_named(home: Home) -> None:
     """A sum without some of its parts says so."""
-    record(home, {"model": "gpt-4o-mini"}, {"model": "house-model"})
+    record_calls(home, {"model": "gpt-4o-mini"}, {"model": "house-model"})
     with vestige.open(home.root) as debugger:
         answer = debugger.overview("r2")
 
-    assert answer.cost is not None and answer.cost.unknown == ("house-model",)
-    assert answer.cost.dollars is not None and 0.1 < answer.cost.dollars < 10
+    assert answer.cost_usd is not None and answer.cost_usd.unknown == ("house-model",)
+    assert answer.cost_usd.dollars is not None and 0.1 < answer.cost_usd.dollars < 10
     assert "(no price for house-model)" in answer.text()
 
 
@@ -50,12 +50,12 @@ def test_a_model_has_the_price_that_config_toml_gives_it_wherever_costs_are_told
     home: Home,
 ) -> None:
     """Dollars for a million tokens: in lists, overviews, sums, trends, spans, diffs and exports."""
-    record(home, {"model": "house-model"})
-    record(home, {"model": "house-model"})
+    record_calls(home, {"model": "house-model"})
+    record_calls(home, {"model": "house-model"})
     priced(home)
     with vestige.open(home.root) as debugger:
         runs = debugger.list(cost=True)
-        wanted = debugger.list("cost>11.9 cost<12.1")
+        filtered = debugger.list("cost>11.9 cost<12.1")
         overview = debugger.overview(runs.runs[0].short_id)
         outline = debugger.outline(runs.runs[0].short_id).data()
         stats = debugger.stats(by="model")
@@ -67,8 +67,8 @@ def test_a_model_has_the_price_that_config_toml_gives_it_wherever_costs_are_told
     deltas = {each["name"]: each["a"] for each in diff["deltas"]}
 
     assert [costs[run.id] for run in runs.runs] == [Cost(12.0, ())] * 2
-    assert len(wanted.runs) == 2
-    assert overview.cost == Cost(12.0, ()) and "no price" not in overview.text()
+    assert len(filtered.runs) == 2
+    assert overview.cost_usd == Cost(12.0, ()) and "no price" not in overview.text()
     assert outline["run"]["cost_usd"] == 12.0
     assert "$24.00" in stats.text() and "no price" not in stats.text()
     assert trends["buckets"][-1]["cost_usd"] == 24.0
@@ -80,12 +80,12 @@ def test_an_own_price_counts_before_the_table_and_after_what_the_program_says(ho
     """Cached tokens have their own price, or that of input."""
     table = '[prices."gpt-4o-mini"]\ninput = 1.0\noutput = 0\ncache_read = 0.1\n'
     priced(home, table)
-    record(
+    record_calls(
         home, {"model": "gpt-4o-mini", "cache_read_tokens": 400_000, "cache_write_tokens": 100_000}
     )
-    record(home, {"model": "gpt-4o-mini", "cost_usd": 0.25})
+    record_calls(home, {"model": "gpt-4o-mini", "cost_usd": 0.25})
     with vestige.open(home.root) as debugger:
-        second, first = (debugger.overview(run.short_id).cost for run in debugger.list().runs)
+        second, first = (debugger.overview(run.short_id).cost_usd for run in debugger.list().runs)
 
     assert first is not None and first.dollars == pytest.approx(0.5 + 0.04 + 0.1)
     assert second == Cost(0.25, ())
@@ -93,11 +93,11 @@ def test_an_own_price_counts_before_the_table_and_after_what_the_program_says(ho
 
 def test_a_changed_price_is_read_by_who_has_the_home_open(home: Home) -> None:
     """A server is not restarted for it."""
-    record(home, {"model": "house-model"})
+    record_calls(home, {"model": "house-model"})
     with vestige.open(home.root) as debugger:
-        before = debugger.overview("r2").cost
+        before = debugger.overview("r2").cost_usd
         priced(home)
-        after = debugger.overview("r2").cost
+        after = debugger.overview("r2").cost_usd
 
     assert before == Cost(None, ("house-model",))
     assert after == Cost(12.0, ())
@@ -105,20 +105,22 @@ def test_a_changed_price_is_read_by_who_has_the_home_open(home: Home) -> None:
 
 def test_what_the_program_recorded_counts_before_the_table(home: Home) -> None:
     """It knows its contract."""
-    record(home, {"model": "gpt-4o-mini", "cost_usd": 0.25}, {"model": "mine", "cost_usd": 0.5})
+    record_calls(
+        home, {"model": "gpt-4o-mini", "cost_usd": 0.25}, {"model": "mine", "cost_usd": 0.5}
+    )
     with vestige.open(home.root) as debugger:
         answer = debugger.overview("r2")
 
-    assert answer.cost == Cost(0.75, ())
+    assert answer.cost_usd == Cost(0.75, ())
     assert "cost: $0.75" in answer.text()
 
 
 def test_calls_beside_one_with_a_recorded_cost_are_priced(home: Home) -> None:
     """One recorded cost does not make the other calls to the model free."""
-    record(home, {"model": "gpt-4o", "cost_usd": 0.25}, {"model": "gpt-4o"})
+    record_calls(home, {"model": "gpt-4o", "cost_usd": 0.25}, {"model": "gpt-4o"})
     usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
     with vestige.open(home.root) as debugger:
-        cost = debugger.overview("r2").cost
+        cost = debugger.overview("r2").cost_usd
         run = debugger.store.load_run(debugger.resolve("r2", "run").run.id)
 
     assert cost == Cost(0.25 + (price("gpt-4o", None, usage) or 0.0), ())
@@ -127,24 +129,24 @@ def test_calls_beside_one_with_a_recorded_cost_are_priced(home: Home) -> None:
 
 def test_a_call_within_a_call_costs_once(home: Home) -> None:
     """A client's own span, and the wire's in it: the outer counts where it tells what it took."""
-    told = {"model": "gpt-4o", "input_tokens": 1000, "output_tokens": 100}
+    attributes = {"model": "gpt-4o", "input_tokens": 1000, "output_tokens": 100}
     with Recorder(home, last_words=False) as recorder:
-        for outer in (told, {**told, "cost_usd": 2.0}, {"model": "gpt-4o"}):
+        for outer in (attributes, {**attributes, "cost_usd": 2.0}, {"model": "gpt-4o"}):
             with (
                 recorder.run("agent") as run,
                 run.span("chat", type="llm", attributes=outer) as span,
             ):
-                span.child("wire", type="llm").end(attributes=told)
+                span.child("wire", type="llm").end(attributes=attributes)
     with vestige.open(home.root) as debugger:
-        costs = [debugger.overview(run).cost for run in ("r2", "r3", "r4")]
+        costs = [debugger.overview(run).cost_usd for run in ("r2", "r3", "r4")]
 
     assert [cost.dollars if cost else None for cost in costs] == [0.0035, 2.0, 0.0035]
 
 
 def test_calls_without_a_recorded_cost_are_priced_beside_those_that_have_one(home: Home) -> None:
     """One call that says what it cost does not make the others of its model free."""
-    record(home, {"model": "gpt-4o-mini"}, {"model": "gpt-4o-mini"})
-    record(
+    record_calls(home, {"model": "gpt-4o-mini"}, {"model": "gpt-4o-mini"})
+    record_calls(
         home,
         {"model": "gpt-4o-mini"},
         {"model": "gpt-4o-mini"},
@@ -175,8 +177,8 @@ def test_a_call_inside_one_that_says_its_cost_is_not_priced_again(home: Home) ->
 
 def test_a_list_tells_money_when_asked(home: Home) -> None:
     """The table takes a moment to load, so not unasked."""
-    record(home, {"model": "house-model"})
-    record(home, {"model": "mine", "cost_usd": 2})
+    record_calls(home, {"model": "house-model"})
+    record_calls(home, {"model": "mine", "cost_usd": 2})
     with vestige.open(home.root) as debugger:
         plain, priced = debugger.list(), debugger.list(cost=True)
 
@@ -188,8 +190,8 @@ def test_a_list_tells_money_when_asked(home: Home) -> None:
 def test_one_run_with_absurd_numbers_hides_no_other(home: Home) -> None:
     """A sum that is more than a database holds is no reason to answer nothing."""
     absurd = {"model": "gpt-4o-mini", "input_tokens": 2**62, "output_tokens": 1}
-    record(home, absurd, absurd, absurd, {"model": "mine", "cost_usd": 2**62})
-    record(home, {"model": "mine", "cost_usd": 2})
+    record_calls(home, absurd, absurd, absurd, {"model": "mine", "cost_usd": 2**62})
+    record_calls(home, {"model": "mine", "cost_usd": 2})
     with Recorder(home, last_words=False) as recorder, recorder.run("agent", "talk") as run:
         for _ in range(4):
             run.span("chat", type="llm").end(attributes={"model": "m", "cost_usd": 2**62, **TOKENS})

@@ -198,7 +198,7 @@ def test_texts_and_moments_are_bounded(many: Debugger) -> None:
 
 @pytest.mark.parametrize("text", ["", "is:failed", "tool:search", "cost>0.01"])
 def test_pages_of_a_list_tell_every_run_once(many: Debugger, text: str) -> None:
-    whole = [run.short_id for run in many.list(text, limit=1000).runs]
+    complete = [run.short_id for run in many.list(text, limit=1000).runs]
     pages: list[str] = []
     after: str | None = None
     while True:
@@ -208,7 +208,7 @@ def test_pages_of_a_list_tell_every_run_once(many: Debugger, text: str) -> None:
         if after is None:
             break
 
-    assert pages == whole
+    assert pages == complete
     assert not page["more"]
 
 
@@ -235,7 +235,7 @@ def test_a_look_into_runs_stops_after_so_many_and_says_so(
     many: Debugger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages that may be empty; put together they are all that there is."""
-    whole = [run.short_id for run in many.list("tool:search", limit=1000).runs]
+    complete = [run.short_id for run in many.list("tool:search", limit=1000).runs]
     monkeypatch.setattr(filter_sql, "RUNS_SEARCHED_MAX", 4)
     first = many.list("tool:search")
     pages: list[str] = []
@@ -247,7 +247,7 @@ def test_a_look_into_runs_stops_after_so_many_and_says_so(
         if after is None:
             break
 
-    assert pages == whole
+    assert pages == complete
     assert first.searched == 4
     assert "--after" in first.text()
 

@@ -122,6 +122,22 @@ def test_an_id_is_found_inside_pasted_text(store: SqliteStore) -> None:
     assert resolve(store, "tool call toolu_01A gave nothing").span_id == span_id
 
 
+@pytest.mark.parametrize("response_id", ["chatcmpl-AbC123xyz", "msg_01XyZ9", "resp_68ab_77"])
+def test_the_id_of_a_response_leads_to_its_model_call(home: Home, response_id: str) -> None:
+    """In later requests the id occurs, too; the call is the one that received it."""
+    with Recorder(home, clock=FakeClock()) as recorder, recorder.run("agent") as run:
+        for number in range(2):
+            call = run.child(f"call {number}", "llm", body=f'{{"previous": "{response_id}"}}')
+            call.end(body=f'{{"id": "{response_id if number == 0 else "resp_other"}"}}')
+    load(home)
+
+    with vestige.open(home.root) as debugger:
+        for text in (response_id, f"request failed, see {response_id} in the log"):
+            assert debugger.span(text).data()["span"]["name"] == "call 0"
+        with pytest.raises(NotFoundError):
+            debugger.span(response_id[:-1])
+
+
 def test_a_pasted_line_is_found_where_it_was_said(home: Home) -> None:
     """Also behind the time, level and logger that a log file puts before it; what several runs said
     is refused with their ids."""
@@ -209,8 +225,8 @@ def test_a_text_that_many_runs_share_is_found_in_each_of_them(home: Home) -> Non
     with Recorder(home, last_words=False) as recorder:
         for number in range(210):
             with recorder.run("agent") as run:
-                said = {"role": "user", "content": f"{number} " * 2_000}
-                run.child("chat", type="llm", body={"messages": [system, said]}).end()
+                message = {"role": "user", "content": f"{number} " * 2_000}
+                run.child("chat", type="llm", body={"messages": [system, message]}).end()
     with vestige.open(home.root) as debugger:
         newest = debugger.list().runs[0]
         searched = debugger.grep("needle", newest.short_id).searched
@@ -218,6 +234,7 @@ def test_a_text_that_many_runs_share_is_found_in_each_of_them(home: Home) -> Non
     assert [hit.span_ref.run_id for hit in searched.hits] == [newest.id]
 
 
+@pytest.mark.slow
 def test_an_expression_that_would_take_for_ever_is_ended(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
-from vestige.query.views.outline import outline_answer
+from vestige.query.views.outline import format_label, outline_answer
 from vestige.query.views.tree_summary import render_tree
 from vestige.record.types import Link, SpanClose, SpanOpen
 from vestige.recorder import Recorder
@@ -72,6 +72,15 @@ def test_labels_say_what_a_span_did_or_how_it_failed(desk: Debugger) -> None:
     assert found["refund desk"] == "RuntimeError: refund failed"
 
 
+def test_labels_leave_out_what_nearly_all_spans_have() -> None:
+    common = {"app": "shop"}
+
+    assert (
+        format_label("ok", {"app": "shop", "openinference.span.kind": "CHAIN"}, None, common) == ""
+    )
+    assert "app=desk" in format_label("ok", {"app": "desk"}, None, common)
+
+
 def test_log_lines_stand_at_their_spans(desk: Debugger) -> None:
     data = desk.outline("r3").data()
     logs, strings = data["logs"], data["strings"]
@@ -101,12 +110,12 @@ def test_a_cursor_gives_what_is_new_and_what_has_changed(home: Home) -> None:
     catch_up(home)
     with vestige.open(home.root) as debugger:
         later = debugger.outline(short, after=nothing["next"]).data()
-        whole = debugger.outline(short).data()
+        complete = debugger.outline(short).data()
 
     assert [row["name"] for row in rows(nothing).values()] == ["agent", "step"]  # open, as they are
     assert [row["name"] for row in rows(later).values()] == ["agent", "step", "new"]
     assert later["logs"]["message"] == ["said later"]
-    assert {**rows(first.data()), **rows(later)} == rows(whole)
+    assert {**rows(first.data()), **rows(later)} == rows(complete)
     assert later["run"]["outcome"] == "ok"
 
 
@@ -124,10 +133,10 @@ def test_pages_of_a_long_run_are_the_whole(desk: Debugger, limit: int) -> None:
         after = page["next"]
         if not page["more"]:
             break
-    whole = desk.outline("r3").data()
+    complete = desk.outline("r3").data()
 
-    assert merged == rows(whole)
-    assert messages == whole["logs"]["message"]
+    assert merged == rows(complete)
+    assert messages == complete["logs"]["message"]
 
 
 def test_a_run_with_more_open_spans_than_a_cursor_names_is_read_again(home: Home) -> None:
@@ -144,10 +153,10 @@ def test_a_run_with_more_open_spans_than_a_cursor_names_is_read_again(home: Home
     catch_up(home)
     with vestige.open(home.root) as debugger:
         later = debugger.outline(short, after=first["next"]).data()
-        whole = debugger.outline(short).data()
+        complete = debugger.outline(short).data()
 
     assert len(first["next"]) < 100
-    assert {**rows(first), **rows(later)} == rows(whole)
+    assert {**rows(first), **rows(later)} == rows(complete)
     assert {row["status"] for row in rows(later).values()} == {"ok"}
 
 

@@ -100,7 +100,7 @@ def only_call(store: SqliteStore) -> tuple[Run, SpanInfo]:
     return next((run, span) for run in runs for span in run.spans if span.type in ("llm", "http"))
 
 
-def record(
+def record_request(
     home: Home, url: str, body: str | bytes | None, headers: Any = None, **more: Any
 ) -> None:
     """A call as the wire records one."""
@@ -131,7 +131,7 @@ def test_the_same_bytes_arrive(
 ) -> None:
     """Whatever a shell or a literal would make of them; the answer is printed."""
     body = NASTY[name]
-    record(
+    record_request(
         home,
         f"{url}/v1/x?a=[1]&b={{2}}&c='q'$d",
         body,
@@ -159,7 +159,7 @@ def test_masked_secrets_are_environment_variables(
     password, cookie = "a/b=c:d@e f+g/hij==", f"sid={OTHER}; theme=dark"
     body = json.dumps({"note": f"use {KEY} or {OTHER}.", "password": password})
     headers = {"authorization": mask(f"Bearer {KEY}"), "cookie": cookie}
-    record(home, f"{url}/v1/x?key={mask(KEY)}", body, headers, provider="openai")
+    record_request(home, f"{url}/v1/x?key={mask(KEY)}", body, headers, provider="openai")
 
     text = script(home, format)
     # The recorder masks a cookie header as a whole.
@@ -195,7 +195,7 @@ def test_masked_secrets_are_environment_variables(
 def test_the_key_has_the_name_that_the_provider_gives_it(
     home: Home, attributes: dict[str, str], name: str
 ) -> None:
-    record(
+    record_request(
         home,
         **{"url": "http://h/v1", "body": "{}", "headers": {"x-api-key": mask(KEY)}, **attributes},
     )  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ def test_a_secret_that_ends_in_odd_characters_is_replaced_whole(
     home: Home, server: Server, url: str, tmp_path: Path, format: str
 ) -> None:
     """Basic credentials end in `=`."""
-    record(home, url, "x", {"authorization": mask("Basic dXNlcjpwYXNzd29yZA==")})
+    record_request(home, url, "x", {"authorization": mask("Basic dXNlcjpwYXNzd29yZA==")})
 
     send(script(home, format), format, tmp_path, API_KEY="dXNlcjpwYXNzd29yZA==")
 
@@ -233,7 +233,7 @@ def test_headers_of_the_connection_are_left_to_the_client(
         "x-many": ["a", "b"],
     }
     more = {"request.encoding": "gzip", "request.wire_bytes": 99, "request.header.x-single": "yes"}
-    record(home, f"{url}/refuse", "plain text", odd, **more)
+    record_request(home, f"{url}/refuse", "plain text", odd, **more)
 
     done = send(script(home, format), format, tmp_path)
 
@@ -248,7 +248,7 @@ def test_headers_of_the_connection_are_left_to_the_client(
 def test_a_request_without_a_body_has_none(
     home: Home, server: Server, url: str, tmp_path: Path, format: str
 ) -> None:
-    record(home, f"{url}/v1/models", None, {"accept": "*/*"}, method="GET")
+    record_request(home, f"{url}/v1/models", None, {"accept": "*/*"}, method="GET")
 
     send(script(home, format), format, tmp_path)
 
@@ -262,7 +262,7 @@ def test_a_long_body_is_no_problem_of_the_command_line(
 ) -> None:
     """It goes through a pipe."""
     body = json.dumps({"text": "it's long " * 300_000})
-    record(home, url, body)
+    record_request(home, url, body)
 
     send(script(home, "curl"), "curl", tmp_path)
 
@@ -274,7 +274,7 @@ def test_a_long_body_is_no_problem_of_the_command_line(
 
 def test_a_request_that_was_not_kept_whole_is_refused(home: Home) -> None:
     """Lost, cut, evicted, or never seen to its end."""
-    record(home, "http://h/v1", "some body")
+    record_request(home, "http://h/v1", "some body")
     catch_up(home)
     with SqliteStore.open(home.store, readonly=True) as store:
         run, span = only_call(store)
@@ -283,9 +283,9 @@ def test_a_request_that_was_not_kept_whole_is_refused(home: Home) -> None:
             changed = msgspec.structs.replace(
                 span, input=input, attributes={**span.attributes, **attributes}
             )
-            with pytest.raises(NotFoundError, match="recorded request is incomplete") as told:
+            with pytest.raises(NotFoundError, match="recorded request is incomplete") as caught:
                 reproduce(run, changed, store.read_body, "curl")
-            return str(told.value)
+            return str(caught.value)
 
         assert span.input is not None
         size, body_id = span.input.size_bytes, span.input.id
@@ -316,7 +316,7 @@ def test_a_span_without_a_request_is_refused(home: Home, attributes: dict[str, A
 
 
 def test_an_unknown_format_is_refused(home: Home) -> None:
-    record(home, "http://h/v1", "{}")
+    record_request(home, "http://h/v1", "{}")
 
     with pytest.raises(UsageError, match="expected curl or python"):
         script(home, "perl")
@@ -326,7 +326,7 @@ def test_hostile_masks_and_names_run_nothing(home: Home, url: str, tmp_path: Pat
     """A recording is untrusted: nothing in it is ever a command."""
     marker = tmp_path / "owned"
     bad = f"`>{marker}`…redacted…`id`"
-    record(
+    record_request(
         home,
         f"{url}/$(touch${{IFS}}{marker})",
         f"`id…redacted…id`\n$(touch {marker})\n#",

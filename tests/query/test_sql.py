@@ -32,6 +32,7 @@ def test_rows_come_as_a_table_and_as_data(debugger: Debugger) -> None:
     assert answer.data()["rows"][0] == ["tool", 300]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [
@@ -62,6 +63,7 @@ def test_whatever_is_not_reading_is_refused(debugger: Debugger, query: str) -> N
     assert not Path("/tmp/x.db").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [
@@ -87,6 +89,7 @@ def test_a_bomb_ends_soon(debugger: Debugger, query: str, monkeypatch: pytest.Mo
     assert monotonic() - started < 60  # each of them would take minutes, or for ever
 
 
+@pytest.mark.slow
 def test_functions_of_any_kind_can_be_called(debugger: Debugger) -> None:
     """Whether here, or in a process of its own: values come as they are, and errors teach."""
     answer = debugger.sql(

@@ -140,11 +140,11 @@ def test_of_chained_exceptions_the_last_counts() -> None:
 
 
 def test_a_deep_stack_is_told_from_its_inner_end() -> None:
-    told = format_frames(failing(40))
+    lines = format_frames(failing(40))
 
-    assert len(told) == FRAMES_SHOWN + 1
-    assert told[0] == "… 77 outer frames"
-    assert told[-1].endswith('raise KeyError("index")')
+    assert len(lines) == FRAMES_SHOWN + 1
+    assert lines[0] == "… 77 outer frames"
+    assert lines[-1].endswith('raise KeyError("index")')
 
 
 @given(st.text("File \"/a.py, line 3in\n ^|+'", max_size=300))

@@ -236,7 +236,7 @@ def test_hostile_text_stays_indented_data_within_the_budget() -> None:
     assert all(char == "\n" or char.isprintable() for char in shown)
     lines = shown.splitlines()
     assert all(line.startswith(("  | ", "… ")) for line in lines[1:])
-    assert "--budget 8000" in lines[-1]
+    assert "--budget 50000" in lines[-1]
     assert lines[-1].startswith("… ") and "vestige help" in lines[-1]
 
 

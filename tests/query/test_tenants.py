@@ -138,14 +138,14 @@ def asking(
         yield debugger, found.get(request.param), others
 
 
-def leaks(text: str, others: list[Planted], given: str = "") -> list[str]:
+def leaks(text: str, others: list[Planted], question: str = "") -> list[str]:
     """Marks of others in a text, beside what was itself in the question."""
-    text = text.replace(given, "") if given else text
+    text = text.replace(question, "") if question else text
     found = [mark for other in others for mark in other.marks if mark in text]
     return found + [f"r{one.run}" for one in others if re.search(rf"\br{one.run}\b", text)]
 
 
-def told(make: Callable[[], Any]) -> str:
+def answer_or_error(make: Callable[[], Any]) -> str:
     """All that an answer, or an error in its place, says."""
     try:
         answer = make()
@@ -156,6 +156,7 @@ def told(make: Callable[[], Any]) -> str:
     return answer.text(8000) + json.dumps(answer.data(), default=str)
 
 
+@pytest.mark.slow
 def test_no_verb_tells_of_another_tenant(
     asking: tuple[Debugger, Planted | None, list[Planted]],
 ) -> None:
@@ -191,17 +192,14 @@ def test_no_verb_tells_of_another_tenant(
             for by in ("day", "hour")
         ],
         "compare": [lambda: debugger.compare([run], [run])],
+        "measure": [lambda: repr(debugger.measure(run))],
+        "groups": [debugger.groups, lambda: debugger.groups(like=run)],
         "diff": [
             lambda: debugger.diff(run, vs_good=True),
             lambda: debugger.diff(run, prev=True),
             lambda: debugger.diff(run, run),
         ],
         "doctor": [debugger.doctor],
-        "examine": [lambda: str(debugger.examine(debugger._run(run)))],
-        "open_run": [
-            lambda key=key: str(debugger.open_run(key).run)  # type: ignore[misc]  # as above
-            for key in (run, *(other.run_id for other in others))
-        ],
         "reproduce": [lambda: debugger.reproduce(run, "curl")],
         "resolve": [lambda: str(debugger.resolve("c-shared"))],
     }
@@ -221,10 +219,10 @@ def test_no_verb_tells_of_another_tenant(
             ids = [run, "c-shared", "r1", *((mine.spans[2], mine.word) if mine else ())]
             questions = [lambda method=method, text=text: method(text) for text in ids]  # type: ignore[misc]  # as above
         for question in questions:
-            text = told(question)
+            text = answer_or_error(question)
             assert leaks(text, known) == [], verb
     if mine is not None:
-        assert mine.word in told(lambda: debugger.overview(run))
+        assert mine.word in answer_or_error(lambda: debugger.overview(run))
 
 
 def test_what_a_server_serves_is_the_same(
@@ -234,9 +232,9 @@ def test_what_a_server_serves_is_the_same(
     debugger, _, others = asking
     for tool in TOOLS:
         for other in others:
-            for asked in (other.run_id, f"r{other.run}", other.spans[1], f"r{other.run}.s2"):
+            for name in (other.run_id, f"r{other.run}", other.spans[1], f"r{other.run}.s2"):
                 arguments = {
-                    one.name: [asked] if one.kind == "array" else asked
+                    one.name: [name] if one.kind == "array" else name
                     for one in tool.parameters
                     if one.name in ("id", "a", "b", "run")
                 }
@@ -248,7 +246,7 @@ def test_what_a_server_serves_is_the_same(
 
                 with pytest.raises(NotFoundError) as problem:
                     ask(debugger, tool, values)
-                assert leaks(str(problem.value), others, asked) == [], tool.name
+                assert leaks(str(problem.value), others, name) == [], tool.name
 
 
 def test_no_id_of_another_leads_anywhere_nor_is_it_hinted_at(
@@ -370,6 +368,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_sql_sees_only_ones_own(
     asking: tuple[Debugger, Planted | None, list[Planted]], statement: str
@@ -384,6 +383,7 @@ def test_sql_sees_only_ones_own(
         assert mine.word in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", REFUSED)
 def test_sql_that_reaches_round_the_views_is_refused(
     planted: tuple[Home, dict[str, Planted]], statement: str
@@ -420,17 +420,17 @@ def test_the_owner_of_the_home_sees_all(planted: tuple[Home, dict[str, Planted]]
     """Without a tenant nothing is hidden; so what these tests look for is there to be seen."""
     home, found = planted
     with SqliteStore.open(home.store, readonly=True) as store:
-        whole = Debugger(store)
+        owner = Debugger(store)
         for question in (
-            lambda: whole.list(everything=True),
-            lambda: whole.list(like="word2"),
-            lambda: whole.grep("word2"),
-            lambda: whole.stats(by="tool"),
-            lambda: whole.overview(found["a"].run_id),
-            lambda: whole.sql("SELECT body_text(output_body) FROM spans"),
-            lambda: whole.span(found["a"].spans[1]),
+            lambda: owner.list(everything=True),
+            lambda: owner.list(like="word2"),
+            lambda: owner.grep("word2"),
+            lambda: owner.stats(by="tool"),
+            lambda: owner.overview(found["a"].run_id),
+            lambda: owner.sql("SELECT body_text(output_body) FROM spans"),
+            lambda: owner.span(found["a"].spans[1]),
         ):
-            assert leaks(told(question), [found["a"]])
+            assert leaks(answer_or_error(question), [found["a"]])
         ids = set(store.run_ids())
         rows = store.query("SELECT DISTINCT tenant FROM runs ORDER BY 1", 0, 10).rows
 
@@ -459,18 +459,18 @@ def test_what_the_owner_found_tells_a_tenant_nothing_of_others(
     with SqliteStore.open(home.store) as store:
         store._connection.execute("DELETE FROM findings")  # what other tests had kept
     with SqliteStore.open(home.store, readonly=True) as store:
-        kept: list[Any] = []
+        saved: list[Any] = []
         conversation = _build_evidence(store, store.load_run(found["a"].run_id)).conversation
-        whole = Debugger(store, keep=lambda run, results: kept.append((run, results)))
-        whole.check(found["a"].run_id)
-        good = whole.overview(found["a"].run_id).last_good
+        owner = Debugger(store, keep=lambda run, results: saved.append((run, results)))
+        owner.check(found["a"].run_id)
+        good = owner.overview(found["a"].run_id).last_good
     with SqliteStore.open(home.store) as store:
-        for run, results in kept:
+        for run, results in saved:
             store.store_findings(run, results)
     with open_tenant(home, "a") as debugger:
-        text = told(lambda: debugger.check(found["a"].run_id))
+        text = answer_or_error(lambda: debugger.check(found["a"].run_id))
 
-    assert kept
+    assert saved
     assert [run.id for run in conversation] == [found["a"].run_id]
     assert good is None or good.id not in (found["b"].run_id, found["default"].run_id)
     assert leaks(text, [found["b"], found["default"]]) == []

@@ -16,7 +16,7 @@ MS = 10**6
 
 
 def span(id: str, parent: str | None = None, seq: int = 0, **more: Any) -> SpanInfo:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": id,
         "short_id": f"r1.{id}",
         "parent_id": parent,
@@ -33,11 +33,11 @@ def span(id: str, parent: str | None = None, seq: int = 0, **more: Any) -> SpanI
         "input": None,
         "output": None,
     }
-    return SpanInfo(**(given | more))
+    return SpanInfo(**(fields | more))
 
 
 def log(message: str, within: str | None = None, seq: int = 0, **more: Any) -> LogInfo:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "span_id": within,
         "writer": "w",
         "seq": seq,
@@ -49,11 +49,11 @@ def log(message: str, within: str | None = None, seq: int = 0, **more: Any) -> L
         "redacted": {},
         "body": None,
     }
-    return LogInfo(**(given | more))
+    return LogInfo(**(fields | more))
 
 
 def run(*nodes: SpanInfo | LogInfo, **more: Any) -> Run:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": "3d1957bd",
         "short_id": "r1",
         "name": "r",
@@ -73,14 +73,14 @@ def run(*nodes: SpanInfo | LogInfo, **more: Any) -> Run:
         "implicit": False,
     }
     return Run(
-        info=RunInfo(**(given | more)),
+        info=RunInfo(**(fields | more)),
         spans=[node for node in nodes if isinstance(node, SpanInfo)],
         logs=[node for node in nodes if isinstance(node, LogInfo)],
         links=[],
     )
 
 
-def told(lines: list[Line]) -> list[str]:
+def texts_of(lines: list[Line]) -> list[str]:
     return ["  " * line.depth + line.text for line in lines]
 
 
@@ -95,7 +95,7 @@ def test_spans_and_lines_are_nested_in_the_order_they_happened() -> None:
         )
     )
 
-    assert told(lines) == [
+    assert texts_of(lines) == [
         "run root 1.0ms → ok",
         "  tool a 1.0ms → ok",
         "    info said in a",
@@ -122,7 +122,7 @@ def test_everything_worth_knowing_stands_in_the_line() -> None:
         },
     )
 
-    (text,) = told(timeline(run(call)))
+    (text,) = texts_of(timeline(run(call)))
 
     assert text == (
         "llm call [m-1] 1.0ms → ok (output 14B truncated from 99 bytes) 7 → ? tokens"
@@ -152,7 +152,7 @@ def test_what_is_open_and_what_failed_says_so() -> None:
         )
     )
 
-    assert told(lines) == [
+    assert texts_of(lines) == [
         "step open (open)",
         "step bad 1.0ms → error ValueError: x⏎y",
         "step late 1.0ms → timeout",
@@ -168,17 +168,17 @@ def test_repeats_fold_into_one_with_a_count() -> None:
     same = [span(f"s{n}", "root", n, name="poll", input=body) for n in range(2, 6)]
     other = span("x", "root", 6, name="poll", input=BodyRef(2, 5))
     lines = [log("again", "root", n) for n in (7, 8)]
-    whole = run(span("root", seq=1), *same, other, *lines)
+    complete = run(span("root", seq=1), *same, other, *lines)
 
-    assert [line.count for line in timeline(whole)] == [1, 4, 1, 2]
-    assert told(timeline(whole))[1].endswith("×4")
-    assert told(timeline(whole))[3].endswith("×2")
-    assert len(timeline(whole, fold=False)) == 8
+    assert [line.count for line in timeline(complete)] == [1, 4, 1, 2]
+    assert texts_of(timeline(complete))[1].endswith("×4")
+    assert texts_of(timeline(complete))[3].endswith("×2")
+    assert len(timeline(complete, fold=False)) == 8
 
 
 def test_errors_only_keeps_what_failed_and_what_it_stood_in() -> None:
     """What is still open counts: it never ended well."""
-    whole = run(
+    complete = run(
         span("root", seq=1),
         span("fine", "root", 2),
         span("way", "root", 3),
@@ -188,7 +188,7 @@ def test_errors_only_keeps_what_failed_and_what_it_stood_in() -> None:
         span("open", "root", 7, status=None),
     )
 
-    names = [text.split()[1] for text in told(timeline(whole, errors_only=True))]
+    names = [text.split()[1] for text in texts_of(timeline(complete, errors_only=True))]
     assert names == ["root", "fine", "bad", "way", "bad", "open"]
 
 
@@ -214,7 +214,7 @@ def test_spans_that_are_each_others_parents_do_not_hide() -> None:
     )
 
     assert sorted(line.id for line in lines) == ["", "r1.a", "r1.b", "r1.self"]
-    assert told(
+    assert texts_of(
         timeline(run(span("a", "b", 1, status="error"), span("b", "a", 2)), errors_only=True)
     )
 
@@ -227,7 +227,7 @@ hostile = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sa
 @given(hostile, hostile, hostile)
 def test_hostile_text_reaches_no_terminal(one: str, two: str, three: str) -> None:
     """In any field of a span or line that came from outside."""
-    whole = run(
+    complete = run(
         span(
             "a",
             seq=1,
@@ -250,7 +250,7 @@ def test_hostile_text_reaches_no_terminal(one: str, two: str, three: str) -> Non
         conversation_id=two,
     )
 
-    texts = [*told(timeline(whole)), *header(whole), *stamps(whole)]
+    texts = [*texts_of(timeline(complete)), *header(complete), *stamps(complete)]
     assert len(texts) == 7
     for text in texts:
         assert not [char for char in text if unicodedata.category(char) == "Cc"], text
@@ -277,9 +277,11 @@ def test_every_span_is_told_once_whatever_the_parents(
 
 def test_the_same_as_data_keeps_everything() -> None:
     """`--json`: the keys that a program may count on."""
-    whole = run(span("a", seq=1, input=BodyRef(3, 10), attributes={"k": "v\x1b"}), log("m", "a", 2))
+    complete = run(
+        span("a", seq=1, input=BodyRef(3, 10), attributes={"k": "v\x1b"}), log("m", "a", 2)
+    )
 
-    data = show_data(whole)
+    data = show_data(complete)
 
     assert set(data) == {"version", "run", "spans", "logs"}
     promised = (
@@ -289,7 +291,7 @@ def test_the_same_as_data_keeps_everything() -> None:
     assert data["spans"][0]["attributes"] == {"k": "v\x1b"}
     assert data["spans"][0]["input"] == {"id": 3, "size_bytes": 10, "cut": None}
     assert data["logs"][0]["message"] == "m"
-    assert list_data([whole.info]) == {"version": 1, "runs": [data["run"]]}
+    assert list_data([complete.info]) == {"version": 1, "runs": [data["run"]]}
 
 
 def test_repeats_within_a_stretch_of_time_are_counted_there() -> None:

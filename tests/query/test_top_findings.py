@@ -35,15 +35,15 @@ def test_a_list_examines_small_runs_itself_and_keeps_what_it_found(failed: Home)
     """The same finding that `check` leads with; a second list reads it."""
     with vestige.open(failed.root) as debugger:
         before = debugger.list()
-        asked = debugger.list(examine=True)
+        listed = debugger.list(examine=True)
         after = debugger.list()
-        told = debugger.check(asked.runs[0].short_id).data()["findings"][0]["kind"]
+        kind = debugger.check(listed.runs[0].short_id).data()["findings"][0]["kind"]
 
     assert before.findings == {}
-    assert asked.findings == after.findings
-    assert [finding.kind for finding in asked.findings.values()] == [told]
-    assert asked.unexamined == []
-    assert [run["examined"] for run in asked.data()["runs"]] == [True, True]
+    assert listed.findings == after.findings
+    assert [finding.kind for finding in listed.findings.values()] == [kind]
+    assert listed.unexamined == []
+    assert [run["examined"] for run in listed.data()["runs"]] == [True, True]
 
 
 def test_what_was_not_looked_at_is_a_question_mark_with_the_command(failed: Home) -> None:
@@ -69,10 +69,10 @@ def test_no_time_left_means_not_looked_at(failed: Home) -> None:
     """What a list may take is bounded, whatever there is to examine."""
     with vestige.open(failed.root) as debugger:
         runs = debugger.list().runs
-        tops = find_top_findings(debugger.store, runs, debugger._examine, seconds=0.0)
+        top = find_top_findings(debugger.store, runs, debugger._examine, seconds=0.0)
 
-    assert tops.findings == {}
-    assert tops.unexamined == [run.id for run in runs]
+    assert top.findings == {}
+    assert top.unexamined == [run.id for run in runs]
 
 
 def found(kind: str, severity: Severity, confidence: float, cause: str) -> Finding:
@@ -106,9 +106,9 @@ def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -
         with SqliteStore.open(home.store) as store:
             store.store_findings(info, [CheckResult(each.check, 1, [each]) for each in findings])
         listed = debugger.list().findings[info.id]
-        told = find_chains(debugger._run(info.id), findings)[0][0]
+        top = find_chains(debugger._run(info.id), findings)[0][0]
 
-    assert listed.kind == told.kind == "outer"
+    assert listed.kind == top.kind == "outer"
 
 
 def test_what_only_costs_money_comes_after_what_went_wrong(home: Home) -> None:
@@ -119,13 +119,13 @@ def test_what_only_costs_money_comes_after_what_went_wrong(home: Home) -> None:
         looped.end()
     findings = [
         found("cache/prefix-changed", "warning", 0.95, cached.id),
-        found("loop/exact", "warning", 0.9, looped.id),
+        found("loop/cyclic", "warning", 0.9, looped.id),
     ]
     with vestige.open(home.root) as debugger:
         (info,) = debugger.list().runs
-        told = [chain[0].kind for chain in find_chains(debugger._run(info.id), findings)]
+        kinds = [chain[0].kind for chain in find_chains(debugger._run(info.id), findings)]
 
-    assert told == ["loop/exact", "cache/prefix-changed"]
+    assert kinds == ["loop/cyclic", "cache/prefix-changed"]
 
 
 def test_a_crash_of_the_whole_process_hides_nothing_that_was_found_in_it(home: Home) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import vestige
-from support.programs import Golden
+from support.programs import Golden, run_in
 from support.refund_desk import answer, ask, record_desk
 from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
@@ -34,9 +35,9 @@ def items(debugger: Debugger, id: str = "r3", **options: Any) -> list[dict[str, 
 
 def test_of_each_request_only_what_is_new_is_told(desk: Debugger) -> None:
     """A model is sent its whole history again, every turn; a reader wants it once."""
-    told = items(desk)
-    messages = [(item["role"], item["text"]["text"]) for item in told if item["kind"] == "message"]
-    calls = [item for item in told if item["kind"] == "call"]
+    shown = items(desk)
+    messages = [(item["role"], item["text"]["text"]) for item in shown if item["kind"] == "message"]
+    calls = [item for item in shown if item["kind"] == "call"]
 
     assert messages == [
         ("system", "You are the refund desk. Be brief, and look before you pay."),
@@ -51,30 +52,31 @@ def test_of_each_request_only_what_is_new_is_told(desk: Debugger) -> None:
         "",
         "I could not pay it back.",
     ]
-    assert [(call["messages"], call["repeated"]) for call in calls][:2] == [(2, 0), (4, 2)]
+    assert [(call["messages"], call["repeated"]) for call in calls][:2] == [(2, 0), (4, 4)]
 
 
 def test_a_tool_call_stands_with_its_result_and_who_asked(desk: Debugger) -> None:
     tools = {item["name"]: item for item in items(desk) if item["kind"] == "tool"}
-    asked = [call for item in items(desk) if item["kind"] == "call" for call in item["calls"]]
+    calls = [call for item in items(desk) if item["kind"] == "call" for call in item["calls"]]
 
     assert list(tools) == ["lookup_order", "ask_fraud", "refund"]
     assert tools["lookup_order"]["arguments"]["text"] == '{"order":"A-18"}'
     assert tools["lookup_order"]["result"]["text"] == '{"state": "shipped"}'
     assert tools["refund"]["is_error"]
     assert tools["refund"]["error"] == "ValueError: no such order: 0"
-    assert [call["span"] for call in asked] == [tool["span"] for tool in tools.values()]
+    assert [call["span"] for call in calls] == [tool["span"] for tool in tools.values()]
     assert all(tool["asked_by"] for tool in tools.values())
 
 
 def test_a_sub_agent_stands_below_the_tool_that_it_ran_in(desk: Debugger) -> None:
-    told = items(desk)
-    inner = next(item for item in told if item["kind"] == "step")
-    said = next(
-        item for item in told if item["kind"] == "call" and item["text"]["text"].startswith("No,")
+    shown = items(desk)
+    tool = next(item for item in shown if item.get("name") == "ask_fraud")
+    answer = next(
+        item for item in shown if item["kind"] == "call" and item["text"]["text"].startswith("No,")
     )
 
-    assert (inner["name"], inner["depth"], said["depth"]) == ("fraud desk", 1, 2)
+    assert (answer["agent"], answer["depth"]) == ("fraud desk", 1)
+    assert tool["steps"] == [answer["step"]]
 
 
 def test_a_run_that_failed_says_so_at_its_end(desk: Debugger) -> None:
@@ -89,7 +91,7 @@ def test_a_run_that_failed_says_so_at_its_end(desk: Debugger) -> None:
 @pytest.mark.parametrize("limit", [1, 3, 7])
 def test_pages_put_together_are_the_whole(desk: Debugger, limit: int) -> None:
     """A cursor neither skips nor repeats, and a page says what the whole would."""
-    whole = items(desk)
+    complete = items(desk)
     pages: list[dict[str, Any]] = []
     after: str | None = None
     while True:
@@ -99,8 +101,8 @@ def test_pages_put_together_are_the_whole(desk: Debugger, limit: int) -> None:
         if after is None:
             break
 
-    assert pages == whole
-    assert items(desk, after=whole[-1]["cursor"]) == []
+    assert pages == complete
+    assert items(desk, after=complete[-1]["cursor"]) == []
 
 
 def test_a_span_is_a_place_to_go_on_from(desk: Debugger) -> None:
@@ -140,10 +142,10 @@ def test_a_tool_that_was_not_recorded_gets_its_result_from_the_next_request(home
         run.child("c", "llm", body=json.dumps(ask(second))).end(body=json.dumps(answer("Shipped.")))
     catch_up(home)
     with vestige.open(home.root) as debugger:
-        told = items(debugger, debugger.resolve(None).run.short_id)
-    (tool,) = [item for item in told if item["kind"] == "tool"]
+        shown = items(debugger, debugger.resolve(None).run.short_id)
+    (tool,) = [item for item in shown if item["kind"] == "tool"]
 
-    assert [item["kind"] for item in told] == ["message", "message", "call", "tool", "call"]
+    assert [item["kind"] for item in shown] == ["message", "message", "call", "tool", "call"]
     assert (tool["name"], tool["status"]) == ("lookup_order", "answered")
     assert tool["result"]["text"] == "shipped"
 
@@ -166,17 +168,17 @@ def test_a_history_that_began_before_the_run_is_told_whole(home: Home) -> None:
         )
     catch_up(home)
     with vestige.open(home.root) as debugger:
-        told = items(debugger, debugger.resolve(None).run.short_id)
+        shown = items(debugger, debugger.resolve(None).run.short_id)
 
-    assert [item.get("role") or item["kind"] for item in told] == [
+    assert [item.get("role") or item["kind"] for item in shown] == [
         "system",
         "user",
         "assistant",
         "tool",
         "call",
     ]
-    assert told[2]["calls"][0]["name"] == "lookup_order"
-    assert told[3]["result"]["text"] == "shipped"
+    assert shown[2]["calls"][0]["name"] == "lookup_order"
+    assert shown[3]["result"]["text"] == "shipped"
 
 
 def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
@@ -191,14 +193,14 @@ def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
         outer.end()
     catch_up(home)
     with vestige.open(home.root) as debugger:
-        told = items(debugger, debugger.resolve(None).run.short_id)
+        shown = items(debugger, debugger.resolve(None).run.short_id)
 
-    assert [item["kind"] for item in told] == ["message", "call", "message", "call"]
-    assert (told[0]["role"], told[0]["text"]["cut"]) == ("input", True)
-    assert told[0]["text"]["size_bytes"] == 21_000
-    assert told[0]["text"]["body"] == {"span": told[0]["span"], "which": "input"}
-    assert told[1]["text"]["text"] == "because"
-    assert told[3]["text"]["text"] == "told once"
+    assert [item["kind"] for item in shown] == ["message", "call", "message", "call"]
+    assert (shown[0]["role"], shown[0]["text"]["cut"]) == ("input", True)
+    assert shown[0]["text"]["size_bytes"] == 21_000
+    assert shown[0]["text"]["body"] == {"span": shown[0]["span"], "which": "input"}
+    assert shown[1]["text"]["text"] == "because"
+    assert shown[3]["text"]["text"] == "told once"
 
 
 def test_calls_without_ids_get_each_its_own_result(home: Home) -> None:
@@ -207,25 +209,25 @@ def test_calls_without_ids_get_each_its_own_result(home: Home) -> None:
         {"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome")
     )
     sunny, rainy = (
-        {"functionResponse": {"name": "weather", "response": {"output": told}}}
-        for told in ("sunny", "rainy")
+        {"functionResponse": {"name": "weather", "response": {"output": shown}}}
+        for shown in ("sunny", "rainy")
     )
-    asked = {"role": "user", "parts": [{"text": "How is it there?"}]}
+    question = {"role": "user", "parts": [{"text": "How is it there?"}]}
     called = {"role": "model", "parts": [paris, rome]}
-    given = {"role": "user", "parts": [sunny, rainy]}
+    results = {"role": "user", "parts": [sunny, rainy]}
     about = {"provider": "gemini"}
     with (
         Recorder(home, last_words=False, clock=FakeClock()) as recorder,
         recorder.run("agent") as run,
     ):
-        first = run.child("c", "llm", body=json.dumps({"contents": [asked]}), attributes=about)
+        first = run.child("c", "llm", body=json.dumps({"contents": [question]}), attributes=about)
         first.end(body=json.dumps({"candidates": [{"content": called}]}))
-        body = json.dumps({"contents": [asked, called, given]})
+        body = json.dumps({"contents": [question, called, results]})
         run.child("c", "llm", body=body, attributes=about).end(body="{}")
     catch_up(home)
     with vestige.open(home.root) as debugger:
-        told = items(debugger, debugger.resolve(None).run.short_id)
-    tools = [item for item in told if item["kind"] == "tool"]
+        shown = items(debugger, debugger.resolve(None).run.short_id)
+    tools = [item for item in shown if item["kind"] == "tool"]
 
     assert [(item["arguments"]["text"], item["result"]["text"]) for item in tools] == [
         ('{"in":"Paris"}', '{"output":"sunny"}'),
@@ -237,20 +239,20 @@ def test_calls_without_ids_are_each_told_at_a_tool_span_of_their_own(home: Home)
     calls = [
         {"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome")
     ]
-    asked = {"contents": [{"role": "user", "parts": [{"text": "How is it there?"}]}]}
+    question = {"contents": [{"role": "user", "parts": [{"text": "How is it there?"}]}]}
     with (
         Recorder(home, last_words=False, clock=FakeClock()) as recorder,
         recorder.run("agent") as run,
     ):
-        call = run.child("c", "llm", body=json.dumps(asked), attributes={"provider": "gemini"})
+        call = run.child("c", "llm", body=json.dumps(question), attributes={"provider": "gemini"})
         call.end(body=json.dumps({"candidates": [{"content": {"role": "model", "parts": calls}}]}))
         tools = [run.child("weather", "tool") for _ in calls]
         for tool in tools:
             tool.end()
     catch_up(home)
     with vestige.open(home.root) as debugger:
-        told = items(debugger, debugger.resolve(None).run.short_id)
-    (made,) = [item["calls"] for item in told if item["kind"] == "call"]
+        shown = items(debugger, debugger.resolve(None).run.short_id)
+    (made,) = [item["calls"] for item in shown if item["kind"] == "call"]
 
     assert len({call["span"] for call in made}) == 2
 
@@ -265,9 +267,9 @@ def test_what_is_told_as_a_text_is_one_whatever_the_program_recorded(home: Home)
         run.child("c", "llm", body="why?", attributes=about).end(body="so")
     catch_up(home)
     with vestige.open(home.root) as debugger:
-        told = items(debugger, debugger.resolve(None).run.short_id)
+        shown = items(debugger, debugger.resolve(None).run.short_id)
 
-    assert (told[-1]["model"], told[-1]["finish_reason"]) == ("5", "7")
+    assert (shown[-1]["model"], shown[-1]["finish_reason"]) == ("5", "7")
 
 
 def test_a_log_line_with_an_exception_says_which(home: Home) -> None:
@@ -278,3 +280,61 @@ def test_a_log_line_with_an_exception_says_which(home: Home) -> None:
         text = debugger.transcript().text()
 
     assert "error: no total  ZeroDivisionError: division by zero" in text
+
+
+def test_the_parts_of_a_prompt_are_one_line_of_its_step(home: Home) -> None:
+    with Recorder(home, clock=FakeClock()) as recorder, recorder.run("agent") as run:
+        parts = [("persona", "p" * 1180), ("tool:read_file", "t" * 300), ("user", "u" * 412)]
+        for with_parts in (True, False):
+            call = run.child("chat", "llm", body='{"messages": [{"role": "user", "content": "x"}]}')
+            if with_parts:
+                call.segments(parts)
+            call.end(body='{"choices": [{"message": {"role": "assistant", "content": "y"}}]}')
+    catch_up(home)
+
+    with vestige.open(home.root) as debugger:
+        text = debugger.transcript(run.id).text()
+
+    assert text.count("prompt: ") == 1
+    assert "prompt: persona(1180) · tool:read_file(300) · user(412)" in text
+
+
+TWO_PROCESSES = """
+    import logging, subprocess, sys
+
+    CHILD = (
+        "import logging, sys\\n"
+        "logging.basicConfig(level='INFO')\\n"
+        "for name in ('2', '4'):\\n"
+        "    logging.getLogger('child').info(name)\\n"
+        "    print(name, flush=True)\\n"
+        "    sys.stdin.readline()\\n"
+    )
+    logging.basicConfig(level="INFO")
+    log = logging.getLogger("parent")
+    log.info("1")
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    for name in ("3", "5"):
+        child.stdout.readline()
+        log.info(name)
+        print(file=child.stdin, flush=True)
+    child.wait()
+"""
+
+
+def test_the_lines_of_several_processes_are_in_order_of_time(home: Home) -> None:
+    """Each waits for the other, so their order is certain."""
+    run_in(
+        home,
+        TWO_PROCESSES,
+        command=[sys.executable, "-m", "vestige", "run", "--no-prints", "--", sys.executable],
+    )
+    with vestige.open(home.root) as debugger:
+        (run,) = debugger.list().runs
+        text = debugger.transcript(run.short_id).text()
+
+    assert [line for line in text.splitlines() if line.startswith("info: ")] == [
+        f"info: {number}" for number in range(1, 6)
+    ]

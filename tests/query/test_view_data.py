@@ -100,13 +100,13 @@ def test_every_snapshot_says_what_changed_since_the_one_before(bundle: Debugger)
 
 def test_one_snapshot_has_its_items_and_two_have_a_difference(bundle: Debugger) -> None:
     run = bundle.resolve(None).run.short_id
-    whole = bundle.state(f"{run}#1", than=0).data()
+    complete = bundle.state(f"{run}#1", than=0).data()
     back = bundle.state(f"{run}#0", than=1).data()
 
-    assert whole["snapshot"]["slices"][0]["items"] == [{"steps": ["read"]}, {"steps": ["write"]}]
-    assert not whole["snapshot"]["slices"][0]["cut"]
-    assert (whole["diff"]["from"], whole["diff"]["to"]) == (0, 1)
-    assert [change["added"] for change in whole["diff"]["changes"]] == [1]
+    assert complete["snapshot"]["slices"][0]["items"] == [{"steps": ["read"]}, {"steps": ["write"]}]
+    assert not complete["snapshot"]["slices"][0]["cut"]
+    assert (complete["diff"]["from"], complete["diff"]["to"]) == (0, 1)
+    assert [change["added"] for change in complete["diff"]["changes"]] == [1]
     assert [change["removed"] for change in back["diff"]["changes"]] == [1]
 
 
@@ -141,19 +141,19 @@ def test_a_later_page_of_snapshots_tells_the_same_changes(home: Home) -> None:
             slices = [
                 {"slice_type": "plan:Plan", "item_type": "plan:Plan", "items": [*range(count)]}
             ]
-            told = {
+            changes = {
                 "version": "1",
                 "created_at": "2026-01-02T03:04:05+00:00",
                 "slices": slices,
                 "tags": {"session_id": session},
             }
-            run.child("snapshot", "snapshot", {"index": index}).end(body=told)
+            run.child("snapshot", "snapshot", {"index": index}).end(body=changes)
     catch_up(home)
     with vestige.open(home.root) as debugger:
-        whole, page = debugger.state().data(), debugger.state(after=2).data()
+        complete, page = debugger.state().data(), debugger.state(after=2).data()
 
-    assert [each["changes"][0]["added"] for each in whole["snapshots"]] == [5, 7, 1, 1, 1]
-    assert page["snapshots"] == whole["snapshots"][3:]
+    assert [each["changes"][0]["added"] for each in complete["snapshots"]] == [5, 7, 1, 1, 1]
+    assert page["snapshots"] == complete["snapshots"][3:]
 
 
 def test_what_is_no_snapshot_is_refused(desk: Debugger, bundle: Debugger) -> None:
@@ -413,8 +413,8 @@ def test_the_calls_of_a_run_cost_what_the_run_costs(desk: Debugger) -> None:
     run = desk.list().data()["runs"][0]["short_id"]
     overview = desk.overview(run).data()
     spans = desk.outline(run).data()["spans"]["number"]
-    told = [desk.span(f"{run}.s{number}").data() for number in spans]
-    priced = [one for one in told if one["cost_usd"] is not None]
+    details = [desk.span(f"{run}.s{number}").data() for number in spans]
+    priced = [one for one in details if one["cost_usd"] is not None]
 
     assert priced and {one["span"]["type"] for one in priced} == {"llm"}
     assert sum(one["cost_usd"] for one in priced) == pytest.approx(overview["cost_usd"], rel=0.01)

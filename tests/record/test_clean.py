@@ -52,10 +52,10 @@ def test_surrogates_go_everywhere_they_can_stand() -> None:
         [Link(bad, bad, bad)],
         bad,
     )
-    said = Log(VERSION, "w", 2, 1, "r", bad, "info", bad, None, {bad: bad}, bad)
+    log = Log(VERSION, "w", 2, 1, "r", bad, "info", bad, None, {bad: bad}, bad)
     closed = SpanClose(VERSION, "w", 3, 1, "r", "s", "ok", 1, {bad: bad}, bad)
 
-    lines = [encode((clean_record(record),)) for record in (opened, said, closed)]
+    lines = [encode((clean_record(record),)) for record in (opened, log, closed)]
 
     assert [line.count(b"\\\\ud800") for line in lines] == [10, 5, 3]
 
@@ -71,11 +71,11 @@ def test_a_line_of_the_worst_record_is_one_that_a_reader_takes() -> None:
     line = encode((shrink_record(worst),))
 
     assert len(line) <= LINE_MAX <= BATCH_BYTES
-    kept = parse_line(line)
-    assert isinstance(kept, Log)
-    assert kept.attributes["vestige.attributes_dropped"] == 400 - 256
-    assert str(kept.attributes["0"]).endswith("characters]")
-    assert "cut by vestige: 250000 characters" in str(kept.body)
+    parsed = parse_line(line)
+    assert isinstance(parsed, Log)
+    assert parsed.attributes["vestige.attributes_dropped"] == 400 - 256
+    assert str(parsed.attributes["0"]).endswith("characters]")
+    assert "cut by vestige: 250000 characters" in str(parsed.body)
 
 
 def test_a_recorder_makes_a_record_fit_before_it_writes() -> None:

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from vestige.record.codec import encode, parse_line
-from vestige.record.line_template import GAP, NUMBER, with_gaps
+from vestige.record.line_template import GAP, NUMBER, line_template
 from vestige.record.types import SpanOpen
 
 
 @pytest.mark.parametrize("name", ["plain", '100 % "sure"\\', "%b %d %", "\x1b\n\u2028 é 😀"])
 def test_a_filled_line_is_that_of_the_record(name: str) -> None:
     """What is filled in, and what stays the same, may hold anything, a `%` too."""
-    line = with_gaps(
+    line = line_template(
         msgspec.json.encode(SpanOpen(1, "50%", NUMBER, NUMBER, "r%d", GAP, name, "test", GAP))
     )
     meant = SpanOpen(1, "50%", 7, 8, "r%d", "5f2b", name, "test", name)

@@ -51,6 +51,7 @@ def assert_same_shape(before: Any, after: Any) -> None:
         assert MARK in after
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(values, max_size=3) | st.dictionaries(keys, values, max_size=4), st.booleans())
 def test_a_redacted_document_has_the_same_keys_and_shape(value: Any, ascii_only: bool) -> None:
@@ -71,6 +72,45 @@ def test_a_long_document_in_pieces_keeps_its_keys_and_shape(value: Any, step: in
     pieces = (text[at : at + step] for at in range(0, len(text), step))
 
     assert_same_shape(document, json.loads("".join(SCANNING.stream(pieces))))
+
+
+LONG = "y " * (2 * SECRET_LENGTH_MAX)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"note": LONG, "password": "correct-horse-9"},
+        {"cookies": {"note": LONG, "plain": LONG, "sid": "correct-horse-9"}},
+        {"password": [LONG, "correct-horse-9"]},
+        {"name": "API_KEY", "note": LONG, "value": "correct-horse-9"},
+        {"a": [{"b": LONG + '\\"]}'}, [[]], {"c": {}}], "password": "correct-horse-9"},
+    ],
+    ids=["a key", "a container", "a list", "a name", "after other containers"],
+)
+def test_what_encloses_a_part_of_a_long_document_counts_in_later_parts(document: Any) -> None:
+    text = json.dumps(document)
+
+    assert "correct-horse" not in REDACTOR.text(text)
+    for step in (100, 1000, 1001, 4096):
+        pieces = (text[at : at + step] for at in range(0, len(text), step))
+        found = "".join(SCANNING.stream(pieces))
+        assert "correct-horse" not in found
+        assert_same_shape(document, json.loads(found))
+
+
+def test_a_key_at_the_end_of_a_piece_is_not_taken_for_a_value() -> None:
+    text = json.dumps({"note": LONG, '{"password": "hunter2"}': None, "pin": "x"})
+    end = text.index('": null') + 1
+
+    assert "".join(SCANNING.stream((text[:end], text[end:]))) == text
+
+
+@pytest.mark.parametrize("end", ["correct-hor", 'correct-horse-9"', 'correct-horse-9"}'])
+def test_the_last_secret_of_a_truncated_document_is_masked(end: str) -> None:
+    text = '{"note": "' + LONG + '", "password": "' + end
+
+    assert "correct" not in REDACTOR.text(text)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ def test_many_lines_are_read_at_once_in_their_order() -> None:
     assert parse_lines(data) == (EVERY_KIND, 0)
 
 
+@pytest.mark.slow
 @given(extra=st.dictionaries(st.text(min_size=1).map("new_".__add__), json_values, min_size=1))
 def test_fields_of_a_newer_version_survive(extra: dict[str, object]) -> None:
     """Forward compatible: what we do not know is written back where it was."""
@@ -108,6 +109,7 @@ def test_fields_of_a_newer_version_survive(extra: dict[str, object]) -> None:
     assert written == fields
 
 
+@pytest.mark.slow
 @given(fields=st.dictionaries(st.text(), json_values))
 def test_a_kind_of_a_newer_version_survives(fields: dict[str, object]) -> None:
     """An unknown kind is kept whole, with the identity that makes re-reading idempotent."""

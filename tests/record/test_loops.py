@@ -11,24 +11,24 @@ from hypothesis import strategies as st
 from vestige.record.loop_detector import Loop, LoopDetector
 
 
-def told(detector: LoopDetector, steps: str) -> list[tuple[int, str, int]]:
+def reports(detector: LoopDetector, steps: str) -> list[tuple[int, str, int]]:
     """Feed steps (a letter is a tool, the digits after it its arguments); the news, by position."""
     found = []
     for place, step in enumerate(steps.split()):
         loop = detector.add(step[0], arguments=step[1:], evidence=str(place))
-        if loop is not None and detector.is_news(loop):
+        if loop is not None and detector.is_new(loop):
             found.append((place, loop.pattern, loop.repetitions))
     return found
 
 
 def test_the_same_call_three_times_is_a_loop_told_once() -> None:
     """Deduplicated per pattern: the fourth and fifth time are no news."""
-    assert told(LoopDetector(12, 3), "a1 a1 a1 a1 a1") == [(2, "a", 3)]
+    assert reports(LoopDetector(12, 3), "a1 a1 a1 a1 a1") == [(2, "a", 3)]
 
 
 def test_other_arguments_are_progress() -> None:
     """Three different searches do not loop."""
-    assert told(LoopDetector(12, 3), "a1 a2 a3 a4 a5 a6") == []
+    assert reports(LoopDetector(12, 3), "a1 a2 a3 a4 a5 a6") == []
 
 
 @pytest.mark.parametrize("period", range(1, 13))
@@ -37,11 +37,11 @@ def test_every_period_up_to_the_window_is_found_after_its_third_round(period: in
     detector = LoopDetector(12, 3)
     letters = "abcdefghijkl"[:period]
 
-    assert told(detector, " ".join(letters * 5)) == [(3 * period - 1, " -> ".join(letters), 3)]
+    assert reports(detector, " ".join(letters * 5)) == [(3 * period - 1, " -> ".join(letters), 3)]
 
 
 def test_a_longer_period_than_the_window_is_none() -> None:
-    assert told(LoopDetector(12, 3), " ".join("abcdefghijklm" * 5)) == []
+    assert reports(LoopDetector(12, 3), " ".join("abcdefghijklm" * 5)) == []
 
 
 def test_a_growing_prompt_does_not_hide_a_loop_of_tools() -> None:
@@ -69,7 +69,7 @@ def test_calls_of_a_model_alone_loop_only_if_their_prompts_do() -> None:
 
 def test_repetitions_and_evidence_grow_as_far_as_they_are_kept() -> None:
     """`stop_on_loop_min_repetitions` may be larger than what makes a loop."""
-    detector = LoopDetector(2, 3, rounds_kept=5)
+    detector = LoopDetector(2, 3, rounds_stored=5)
     loops = [detector.add("a", arguments=1, evidence=str(place)) for place in range(40)]
 
     assert [loop.repetitions for loop in loops[2:6] if loop] == [3, 4, 5, 6]
@@ -86,6 +86,7 @@ def test_memory_stays_bounded() -> None:
     assert len(list(islice(detector._keys, 1_000))) <= 2 * 36
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 1)), max_size=24))
 @settings(max_examples=300, deadline=None)
 def test_a_loop_is_found_exactly_where_looking_at_all_steps_finds_one(
@@ -93,7 +94,7 @@ def test_a_loop_is_found_exactly_where_looking_at_all_steps_finds_one(
 ) -> None:
     """What is left out because it cannot be a loop is none. A step: label, has arguments, which."""
     window, repetitions = 4, 2
-    detector = LoopDetector(window, repetitions, rounds_kept=12)
+    detector = LoopDetector(window, repetitions, rounds_stored=12)
     for place, (label, says, which) in enumerate(steps):
         given_to_it = {"arguments" if says else "detail": which}
         loop = detector.add(label, evidence=str(place), **given_to_it)
@@ -108,10 +109,10 @@ def _period(steps: list[tuple[str, bool, int]], window: int, repetitions: int) -
         last = steps[-period:]
         alone = not any(says for _, says, _ in last)
         rounds = [steps[-(n + 1) * period : len(steps) - n * period] for n in range(repetitions)]
-        told = [
+        reports = [
             [(label, says, which if says or alone else 0) for label, says, which in each]
             for each in rounds
         ]
-        if all(each == told[0] for each in told):
+        if all(each == reports[0] for each in reports):
             return period
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import pytest
@@ -196,12 +197,43 @@ HURTFUL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", HURTFUL)
-def test_a_long_text_made_to_hurt_is_read_in_linear_time(part: str) -> None:
+@pytest.mark.parametrize("size", [40_000, pytest.param(250_000, marks=pytest.mark.full)])
+def test_a_long_text_made_to_hurt_is_read_in_linear_time(part: str, size: int) -> None:
     """Nothing here backtracks: quadratic work on this much text would take many minutes."""
-    text = part * (250_000 // len(part))
+    text = part * (size // len(part))
 
     REDACTOR.text(text)
+
+
+def test_no_marker_reads_on_from_each_of_many_literals() -> None:
+    """`eyJ[\\w-]{8,}\\.` read to the end of `eyJeyJ...` at each `eyJ`: 12 s for 250 kB."""
+    from vestige.record.redaction.secret_markers import all_markers, key_marker
+
+    markers = [*all_markers(), key_marker("social security number")]
+    # These stop at the next occurrence of their own literal.
+    stops = (rb"[^A-Za-z]*", rb"[0-9]*", rb'[^\s/"]*', rb"\\+", rb"\\*", rb"\.", rb"\+")
+
+    for marker in markers:
+        rest = marker.expression
+        for stop in stops:
+            rest = rest.replace(stop, b"")
+        classes = re.sub(rb"\[[^]]*\]", b"", rest)
+        assert marker.plain or not re.search(rb"[*+]|,\}", classes), marker
+
+
+def test_a_text_without_a_separator_is_searched_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be split, and each search reads all of it."""
+    sizes: list[int] = []
+    find = Redactor.find
+    monkeypatch.setattr(
+        Redactor, "find", lambda self, text: (sizes.append(len(text)), find(self, text))[1]
+    )
+    text = "pass" + "word=" + "pass" + "word=x1" * 30_000
+
+    assert MARK in Redactor().text(text)
+    assert sum(sizes) < 4 * len(text)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from vestige.limits import BODY_CHUNK, SECRET_LENGTH_MAX
 from vestige.record.codec import encode, parse_line, render_line
 from vestige.record.redaction.masking import MARK
 from vestige.record.redaction.redactor import Redactor
-from vestige.record.redaction.secret_scanner import ENGINES
+from vestige.record.redaction.scan_engines import ENGINES
 from vestige.record.types import BodyInfo, KnownRecord, Link, Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 
@@ -73,6 +73,7 @@ def middle(secret: str) -> str:
     return max(secret[6:-6].replace("-", " ").replace("\n", " ").split(), key=len)[:12]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 @settings(max_examples=40, deadline=None)
 @given(secret=secrets)
@@ -133,6 +134,7 @@ fragments = st.sampled_from(
 soup = st.lists(fragments, max_size=25).map("".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(key=soup, value=soup, message=soup)
 def test_whatever_is_redacted_was_suspicious_to_every_scanner(
@@ -148,6 +150,7 @@ def test_whatever_is_redacted_was_suspicious_to_every_scanner(
             assert redactor.suspicious(encode((record,))), engine
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(soup)
 def test_a_text_that_the_scanner_passes_is_as_if_looked_at_closely(text: str) -> None:
@@ -159,6 +162,7 @@ def test_a_text_that_the_scanner_passes_is_as_if_looked_at_closely(text: str) ->
         assert redactor.text(text) == exact, engine
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(st.lists(soup, max_size=8))
 def test_texts_that_are_clean_together_are_clean_each(texts: list[str]) -> None:
@@ -171,6 +175,7 @@ def test_texts_that_are_clean_together_are_clean_each(texts: list[str]) -> None:
         assert not (dirty and redactor.are_clean(texts)), engine
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(soup)
 def test_redacting_twice_is_redacting_once(text: str) -> None:
@@ -220,6 +225,7 @@ def test_fields_of_a_newer_version_are_redacted_too() -> None:
 # --- registered values ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=15, deadline=None)
 @given(value=st.text(string.printable + "é", min_size=8, max_size=20), depth=st.integers(0, 2))
@@ -312,6 +318,7 @@ planted = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(planted, st.integers(0, 9000)), max_size=16), st.integers(500, 30_000))
 def test_a_text_in_pieces_is_redacted_as_the_whole(parts: list[tuple[str, int]], step: int) -> None:
@@ -365,15 +372,14 @@ def test_a_command_line_keeps_its_shape_and_loses_its_secrets(
 
 
 def test_keys_can_be_added_while_it_is_in_use() -> None:
-    """Whoever keeps `suspicious` sees them too."""
     redactor = Redactor()
-    suspicious = redactor.suspicious
+    _ = redactor.suspicious
     text = '{"iban": "DE89370400440532013000"}'
     before = redactor.text(text)
     redactor.add_keys(["iban"])
 
     assert before == text
-    assert suspicious(b'{"body":"{\\"iban\\": 1}"}')
+    assert redactor.suspicious(b'{"body":"{\\"iban\\": 1}"}')
     assert redactor.text(text) == '{"iban": "DE8…redacted…000"}'
 
 
@@ -400,28 +406,29 @@ def test_a_registered_secret_that_is_itself_written_as_base64_is_masked() -> Non
     assert redactor.text(secret) == "bas" + MARK + secret[-3:]
 
 
+@pytest.mark.slow
 def test_a_placeholder_of_any_length_is_passed_in_bounded_steps() -> None:
     """What is harmless so far is not held, and looked at again and again, until it ends."""
     redactor = Redactor()
     text = 'password="' + "*" * (16 * BODY_CHUNK)
-    given = 0
+    fed = 0
 
     def pieces() -> Iterator[str]:
-        nonlocal given
+        nonlocal fed
         for at in range(0, len(text), BODY_CHUNK):
-            given += BODY_CHUNK
+            fed += BODY_CHUNK
             yield text[at : at + BODY_CHUNK]
 
     passed = held_max = 0
-    whole = []
+    parts = []
     for step in redactor.stream(pieces()):
         passed += len(step)
-        held_max = max(held_max, given - passed)
-        whole.append(step)
+        held_max = max(held_max, fed - passed)
+        parts.append(step)
 
-    assert "".join(whole) == text
+    assert "".join(parts) == text
     assert held_max <= 6 * BODY_CHUNK
-    assert len(whole) > 2
+    assert len(parts) > 2
 
 
 def test_a_text_that_says_base64_again_and_again_is_one_text() -> None:
@@ -436,16 +443,16 @@ def test_a_forked_child_registers_secrets_though_another_thread_was_about_to() -
     """The lock was held by a thread that does not exist in the child."""
     with tempfile.TemporaryDirectory() as folder, Recorder(folder) as recorder:
         assert recorder.redactor is not None
-        held, done = threading.Event(), threading.Event()
+        locked, done = threading.Event(), threading.Event()
 
         def hold(lock: threading.RLock) -> None:  # type: ignore[valid-type]  # a function to mypy
             with lock:  # type: ignore[attr-defined]  # as above
-                held.set()
+                locked.set()
                 done.wait()
 
         thread = threading.Thread(target=hold, args=(recorder.redactor._learning,))
         thread.start()
-        held.wait()
+        locked.wait()
         child = os.fork()
         if child == 0:
             signal.alarm(10)  # the end of one that waits for ever
@@ -459,7 +466,7 @@ def test_a_forked_child_registers_secrets_though_another_thread_was_about_to() -
 
 
 @pytest.mark.parametrize(
-    ("kept", "before", "after"),
+    ("stored", "before", "after"),
     [
         (b"\x01\x02\xaf\x1b+\x8dPWd6=`1\xf1\xbbw\xc6\xd0aD\xf2\xfa\xb9Ap\xe1", b"", b""),
         (b"\x0f\x1f\xd4\x11C>JWT=\xe1\x93\xe2\xf0\xa7Bg\x1c\x9c\xca\xde\x0c", b"", b""),
@@ -469,12 +476,12 @@ def test_a_forked_child_registers_secrets_though_another_thread_was_about_to() -
     ids=["three letters by chance", "and others", "a secret in a binary file", "Latin-1"],
 )
 def test_bytes_that_are_no_text_are_kept_and_a_secret_among_them_is_not(
-    kept: bytes, before: bytes, after: bytes
+    stored: bytes, before: bytes, after: bytes
 ) -> None:
     """An image or an archive of a hundred megabytes has `pwd=` in it somewhere: that is no key."""
-    text = (kept + before + after).decode(errors="surrogateescape")
+    text = (stored + before + after).decode(errors="surrogateescape")
 
     masked = Redactor().text(text).encode(errors="surrogateescape")
 
-    assert masked.startswith(kept) and masked.endswith(after)
-    assert (masked == kept) if kept else b"battery" not in masked
+    assert masked.startswith(stored) and masked.endswith(after)
+    assert (masked == stored) if stored else b"battery" not in masked

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from vestige.limits import BODY_CHUNK, MIB
 from vestige.record.body_encoding import LongBody, body_form
-from vestige.record.json_render import json_steps, json_text
+from vestige.record.json_render import iter_json, json_text
 
 JSON = st.recursive(
     st.none()
@@ -26,6 +26,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 @settings(max_examples=200, deadline=None)
 def test_what_json_can_hold_comes_back_equal(value: Any) -> None:
@@ -33,6 +34,7 @@ def test_what_json_can_hold_comes_back_equal(value: Any) -> None:
     assert json.loads(json_text(value)) == value
 
 
+@pytest.mark.slow
 @given(JSON)
 @settings(max_examples=100, deadline=None)
 def test_the_slow_way_says_the_same_as_the_fast_one(value: Any) -> None:
@@ -64,13 +66,14 @@ def test_a_dataclass_is_its_fields() -> None:
     assert json_text({"order": Order("A", [1, 2])}) == '{"order":{"id":"A","lines":[1,2]}}'
 
 
+@pytest.mark.slow
 def test_an_object_that_expands_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty lists, each twice in the next, are a billion values: it stops at the bound."""
     monkeypatch.setattr("vestige.record.json_render.BODY_NODES_MAX", 100_000)
     value: list[Any] = []
     for _ in range(30):
         value = [value, value]
-    length = sum(len(step) for step in json_steps(value))
+    length = sum(len(step) for step in iter_json(value))
 
     assert 100_000 < length < 1_000_000
 
@@ -80,7 +83,7 @@ def test_a_huge_object_is_never_in_memory_as_text() -> None:
     value = {str(n): "x" * MIB for n in range(30)}
     tracemalloc.start()
     total = longest = 0
-    for step in json_steps(value):
+    for step in iter_json(value):
         total += len(step)
         longest = max(longest, len(step))
     _, peak = tracemalloc.get_traced_memory()

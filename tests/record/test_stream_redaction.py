@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from vestige.providers.parsing import parse_response
 from vestige.record.redaction.redactor import Redactor
-from vestige.record.redaction.stream_redaction import find_edits, is_stream, redact_stream
+from vestige.record.redaction.stream_redaction import is_stream, redact_stream
+from vestige.record.redaction.streams.text_edits import find_edits
 
 OPENAI = "sk-proj-Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw"
 GITHUB = "ghp_Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw1"
@@ -181,15 +182,16 @@ def test_whatever_the_split_the_stored_stream_assembles_to_the_redacted_text(
         assert stored is body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_place_of_a_single_split_is_covered(text: str, make: Callable[[str], Any]) -> None:
-    wanted = REDACTOR.text(f"So: {text} So.")
-    assert wanted != f"So: {text} So."
+    expected = REDACTOR.text(f"So: {text} So.")
+    assert expected != f"So: {text} So."
     for place in range(len(text) + 1):
         pieces = ["So: ", text[:place], text[place:], " So."]
         stored = redact_stream(as_events(pieces, make), REDACTOR)
-        assert assemble(bytes(stored)) == wanted
+        assert assemble(bytes(stored)) == expected
 
 
 def test_choices_that_arrive_in_turns_are_separate_texts() -> None:
@@ -203,9 +205,9 @@ def test_choices_that_arrive_in_turns_are_separate_texts() -> None:
     read = [json.loads(line[6:])["choices"][0] for line in stored.decode().split("\n\n") if line]
 
     for number, secret in enumerate((OPENAI, GITHUB)):
-        said = "".join(each["delta"]["content"] for each in read if each["index"] == number)
-        assert said == REDACTOR.text(secret[: min(len(OPENAI), len(GITHUB))])
-        assert "redacted" in said
+        text = "".join(each["delta"]["content"] for each in read if each["index"] == number)
+        assert text == REDACTOR.text(secret[: min(len(OPENAI), len(GITHUB))])
+        assert "redacted" in text
 
 
 def test_a_block_that_begins_in_one_type_of_event_goes_on_in_another() -> None:
@@ -251,16 +253,16 @@ def test_json_over_several_data_lines_is_one_event() -> None:
     stored = bytes(redact_stream("".join(map(pretty, OPENAI)).encode(), REDACTOR)).decode()
     events = ["\n".join(line[6:] for line in event.splitlines()) for event in stored.split("\n\n")]
 
-    said = "".join(text for event in events if event for text in strings(json.loads(event)))
-    assert said == REDACTOR.text(OPENAI)
+    joined = "".join(text for event in events if event for text in strings(json.loads(event)))
+    assert joined == REDACTOR.text(OPENAI)
 
 
 def test_events_of_plain_text_are_redacted_as_one_text() -> None:
     body = "".join(f"data: {OPENAI[at : at + 5]}\n\n" for at in range(0, len(OPENAI), 5)).encode()
     stored = bytes(redact_stream(body, REDACTOR)).decode()
 
-    said = "".join(line.removeprefix("data: ") for line in stored.splitlines())
-    assert said == REDACTOR.text(OPENAI)
+    text = "".join(line.removeprefix("data: ") for line in stored.splitlines())
+    assert text == REDACTOR.text(OPENAI)
 
 
 def test_a_truncated_last_event_is_redacted_with_the_rest() -> None:
@@ -336,6 +338,7 @@ def test_more_shapes_than_are_remembered_are_read_all_the_same() -> None:
     assert assemble(bytes(redact_stream(body, REDACTOR))) == REDACTOR.text(OPENAI * 4)
 
 
+@pytest.mark.slow
 def test_hostile_depth_and_width_are_bounded() -> None:
     """Each would take minutes if its cost grew with the square of its size."""
     deep = b"data: " + b'["a",' * 20_000 + b"\n\n"

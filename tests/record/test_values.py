@@ -86,6 +86,7 @@ def recorder() -> FakeRecorder:
     return FakeRecorder()
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(attributes=st.dictionaries(keys, nested, max_size=6), body=nested)
 def test_any_attributes_and_body_become_a_line(

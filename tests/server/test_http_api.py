@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import vestige
-from support.http_server import Site, record, served
+from support.http_server import Site, record_collected, served
 from vestige.collector.loop import catch_up
 from vestige.errors import StoreError
 from vestige.home import Home
@@ -40,6 +40,7 @@ QUESTIONS = {
     "diff": "a=A&b=B",
     "stats": "",
     "compare": "a=A&b=B",
+    "groups": "",
     "sql": "query=select+1",
     "schema": "table=spans",
     "transcript": "id=C",
@@ -55,7 +56,11 @@ QUESTIONS = {
 
 def _runs(home: Home) -> dict[str, str]:
     """Three of them; each verb's question about them."""
-    names = {"A": record(home), "B": record(home, spans=4), "C": _record_everything(home)}
+    names = {
+        "A": record_collected(home),
+        "B": record_collected(home, spans=4),
+        "C": _record_everything(home),
+    }
     return {
         verb: re.sub("[ABC]", lambda found: names[found[0]], query)
         for verb, query in QUESTIONS.items()
@@ -94,8 +99,8 @@ def test_every_verb_answers_with_the_data_of_the_command(home: Home) -> None:
             tool = BY_NAME[verb]
             if verb not in ("doctor", "trends"):  # which tell of this moment
                 page = f"&limit={PAGES[verb]}" if verb in PAGES else ""
-                given, _ = parse_arguments(tool, parse_qsl(query + page))
-                expected = ask(debugger, tool, check_arguments(tool, given)).data()
+                arguments, _ = parse_arguments(tool, parse_qsl(query + page))
+                expected = ask(debugger, tool, check_arguments(tool, arguments)).data()
 
                 assert answers[verb] == json.loads(encode(expected)), verb
 
@@ -115,7 +120,7 @@ def test_the_shapes_in_the_document_are_those_of_real_answers(home: Home) -> Non
 
 def test_text_is_what_the_command_line_prints(home: Home) -> None:
     """`format=text` with a budget."""
-    run = record(home)
+    run = record_collected(home)
     with served(home) as site, open_path(home) as debugger:
         reply = site.ask(f"/api/v1/show?id={run}&format=text&budget=60")
         debugger.at = ""
@@ -125,8 +130,9 @@ def test_text_is_what_the_command_line_prints(home: Home) -> None:
     assert reply.body.decode() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "status", "said"),
+    ("path", "status", "message"),
     [
         ("/api/v1/show?id=r99", 404, "Run 'r99' not found"),
         ("/api/v1/show?limit=abc", 400, "whole number"),
@@ -145,15 +151,17 @@ def test_text_is_what_the_command_line_prints(home: Home) -> None:
         ("/nowhere", 404, "nothing at this path"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(home: Home, path: str, status: int, said: str) -> None:
+def test_what_is_wrong_is_said_in_one_line(
+    home: Home, path: str, status: int, message: str
+) -> None:
     """Every error is the closed envelope, with a message that says what was expected."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         reply = site.ask(path)
 
     assert reply.status == status
     assert set(reply.json()) <= {"error", "message", "details"}
-    assert said in reply.json()["message"]
+    assert message in reply.json()["message"]
     assert "\n" not in reply.json()["message"]
     assert str(home.root) not in reply.body.decode()
     assert reply.headers["cache-control"] == "no-store"
@@ -161,7 +169,7 @@ def test_what_is_wrong_is_said_in_one_line(home: Home, path: str, status: int, s
 
 def test_since_is_how_long_ago(home: Home) -> None:
     """The same words as on the command line; also further back than there is time."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         recent = site.data("/api/v1/stats?since=2h")
         ever = site.data("/api/v1/stats?since=99999999999w")
@@ -171,7 +179,7 @@ def test_since_is_how_long_ago(home: Home) -> None:
 
 
 def test_a_method_that_a_path_does_not_take_is_405(home: Home) -> None:
-    record(home)
+    record_collected(home)
     with served(home) as site:
         reply = site.ask("/api/v1/list", method="POST")
 
@@ -182,12 +190,12 @@ def test_a_method_that_a_path_does_not_take_is_405(home: Home) -> None:
 
 def test_an_answer_that_has_not_changed_is_not_sent_again(home: Home) -> None:
     """The ETag is of the store's state: it stays while nothing is written, and goes when it is."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         first = site.ask("/api/v1/list")
         again = site.ask("/api/v1/list", headers={"If-None-Match": first.headers["etag"]})
         other = site.ask("/api/v1/list?all=true", headers={"If-None-Match": first.headers["etag"]})
-        record(home)
+        record_collected(home)
         later = site.ask("/api/v1/list", headers={"If-None-Match": first.headers["etag"]})
 
     assert (again.status, again.body) == (304, b"")
@@ -199,7 +207,7 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(home: Home) -> None:
 
 def test_an_answer_about_time_has_a_tag_of_its_bytes(home: Home) -> None:
     """`since` gives other runs tomorrow though nothing is written: the store's state is no tag."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         first = site.ask("/api/v1/list?since=1h")
         again = site.ask("/api/v1/list?since=1h", headers={"If-None-Match": first.headers["etag"]})
@@ -215,7 +223,7 @@ def test_an_answer_about_time_has_a_tag_of_its_bytes(home: Home) -> None:
 @pytest.mark.parametrize("term", ["since", "before", "SINCE", "Before"])
 def test_an_age_inside_a_filter_is_about_time_too(home: Home, term: str) -> None:
     """Two questions with the same answer have the same tag: it is of the answer, not of the store."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         replies = [
             site.ask(f"/api/v1/list?filter={term}:{age}&all=true") for age in ("9000d", "9001d")
@@ -226,7 +234,7 @@ def test_an_age_inside_a_filter_is_about_time_too(home: Home, term: str) -> None
 
 
 def test_a_long_answer_is_packed_for_who_can_unpack_it(home: Home) -> None:
-    path = f"/api/v1/show?id={record(home, spans=50)}"
+    path = f"/api/v1/show?id={record_collected(home, spans=50)}"
     with served(home) as site:
         plain = site.ask(path)
         packed = site.ask(path, headers={"Accept-Encoding": "br, gzip"})
@@ -243,7 +251,7 @@ def test_a_long_answer_is_packed_for_who_can_unpack_it(home: Home) -> None:
 def test_pages_follow_each_other_to_the_end(home: Home) -> None:
     """`Link: rel=next` leads through all of a list, each run once."""
     for number in range(5):
-        record(home, f"run {number}", spans=1)
+        record_collected(home, f"run {number}", spans=1)
     seen: list[str] = []
     with served(home) as site:
         path: str | None = "/api/v1/list?limit=2"
@@ -274,22 +282,22 @@ def test_a_run_comes_in_pages_that_have_all_of_it_once(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spans and log lines in the order of events; never more than a bound in one answer."""
-    run = record(home, spans=10)
+    run = record_collected(home, spans=10)
     with served(home) as site, open_path(home) as debugger:
-        whole = debugger.show(run).data()
+        complete = debugger.show(run).data()
         (one,) = _pages(site, f"/api/v1/show?id={run}")
         pages = _pages(site, f"/api/v1/show?id={run}&limit=4")
         monkeypatch.setitem(PAGES, "show", 7)
         bounded = _pages(site, f"/api/v1/show?id={run}&limit=100000")
         beyond = site.data(f"/api/v1/show?id={run}&after=1000")
 
-    assert one == {**whole, "next": None}
+    assert one == {**complete, "next": None}
     assert [len(page["spans"]) + len(page["logs"]) for page in pages] == [4, 4, 4, 4, 4, 2]
     assert len(bounded) == 4
     for parts in (pages, bounded):
         for kind in ("spans", "logs"):
-            assert [each for page in parts for each in page[kind]] == whole[kind]
-        assert {json.dumps(page["run"]) for page in parts} == {json.dumps(whole["run"])}
+            assert [each for page in parts for each in page[kind]] == complete[kind]
+        assert {json.dumps(page["run"]) for page in parts} == {json.dumps(complete["run"])}
     assert (beyond["spans"], beyond["logs"], beyond["next"]) == ([], [], None)
 
 
@@ -325,11 +333,11 @@ def test_a_long_body_comes_in_pages_and_only_as_far_as_was_asked(home: Home) -> 
         span.end()
     catch_up(home)
     with served(home) as site:
-        whole = _pages(site, f"/api/v1/body?id={span.id}&in=true")
+        content = _pages(site, f"/api/v1/body?id={span.id}&in=true")
         part = _pages(site, f"/api/v1/body?id={span.id}&in=true&bytes=10:2000000")
 
-    assert len(whole) == 3
-    assert "".join(page["text"] for page in whole) == text
+    assert len(content) == 3
+    assert "".join(page["text"] for page in content) == text
     assert "".join(page["text"] for page in part) == text[10:2_000_000]
 
 
@@ -353,7 +361,7 @@ def test_snapshots_come_in_pages_and_a_finished_outline_has_no_next(home: Home) 
 
 def test_a_note_is_said_and_read_over_http(home: Home) -> None:
     """Masked before it is kept; refused where it makes no sense."""
-    run = record(home)
+    run = record_collected(home)
     secret = "sk-ant-api03-" + "x" * 40
     json_type = {"Content-Type": "application/json"}
 
@@ -362,7 +370,7 @@ def test_a_note_is_said_and_read_over_http(home: Home) -> None:
         return site.ask("/api/v1/notes", method="POST", body=body, headers=json_type)
 
     with served(home) as site:
-        kept = say(id=f"{run}.s2", text=f"the key was {secret}", author="eva")
+        added = say(id=f"{run}.s2", text=f"the key was {secret}", author="eva")
         listed = site.data(f"/api/v1/notes?id={run}")
         wrong = [say(id=run), say(id="r99", text="x"), say(id=run, text=" "), say(id=1, text="x")]
         broken = site.ask("/api/v1/notes", method="POST", body=b"{", headers=json_type)
@@ -379,8 +387,8 @@ def test_a_note_is_said_and_read_over_http(home: Home) -> None:
             + b"\r\n"
         )
 
-    assert kept.status == 201
-    assert [note["text"] for note in listed["notes"]] == [kept.json()["note"]["text"]]
+    assert added.status == 201
+    assert [note["text"] for note in listed["notes"]] == [added.json()["note"]["text"]]
     assert secret not in json.dumps(listed)
     assert [reply.status for reply in (*wrong, broken, large)] == [400, 404, 400, 400, 400, 413]
     assert chunked.startswith(b"HTTP/1.1 413")
@@ -388,13 +396,13 @@ def test_a_note_is_said_and_read_over_http(home: Home) -> None:
 
 def test_a_store_that_is_pruned_or_replaced_meanwhile_is_read_on(home: Home) -> None:
     """Connections are kept between requests; what they read is still what is there."""
-    record(home, "first")
+    record_collected(home, "first")
     with served(home) as site:
         before = site.data("/api/v1/list")
         for path in home.root.glob("store.db*"):
             path.unlink()
         gone = site.ask("/api/v1/list")
-        record(home, "second")
+        record_collected(home, "second")
         after = site.data("/api/v1/list")
 
     assert [run["name"] for run in before["runs"]] == ["first"]
@@ -410,7 +418,7 @@ def test_a_store_of_a_newer_version_is_not_read_by_an_older_server(home: Home) -
         with closing(sqlite3.connect(home.store)) as connection:
             connection.execute(f"PRAGMA user_version = {number}")
 
-    record(home)
+    record_collected(home)
     with served(home) as site:
         site.data("/api/v1/list")
         set_version(schema.VERSION + 1)
@@ -425,7 +433,7 @@ def test_a_store_of_a_newer_version_is_not_read_by_an_older_server(home: Home) -
 
 def test_a_prune_meanwhile_is_seen(home: Home) -> None:
     """What is gone is 404 for the next question; connections stay."""
-    run = record(home)
+    run = record_collected(home)
     with served(home) as site:
         before = site.ask(f"/api/v1/show?id={run}")
         with SqliteStore.open(home.store) as store:
@@ -447,11 +455,12 @@ def test_a_server_without_a_store_begins_with_an_empty_one(home: Home) -> None:
     assert health.json() == {"status": "ok"}
 
 
+@pytest.mark.slow
 def test_two_hundred_readers_at_once_are_all_answered(home: Home) -> None:
     """Few threads, one connection each: whoever comes waits, and nobody is refused."""
     from concurrent.futures import ThreadPoolExecutor
 
-    path = f"/api/v1/show?id={record(home, spans=20)}"
+    path = f"/api/v1/show?id={record_collected(home, spans=20)}"
 
     with served(home) as site, ThreadPoolExecutor(200) as readers:
         replies = list(readers.map(lambda _: site.ask(path), range(400)))
@@ -461,7 +470,7 @@ def test_two_hundred_readers_at_once_are_all_answered(home: Home) -> None:
 
 
 def test_the_numbers_are_there_for_prometheus(home: Home) -> None:
-    record(home)
+    record_collected(home)
     with served(home) as site:
         site.ask("/api/v1/list")
         site.ask("/api/v1/list?limit=abc")
@@ -487,7 +496,7 @@ def test_the_document_is_a_valid_one_and_has_every_verb(home: Home) -> None:
 
 def test_a_connection_that_broke_is_replaced_and_the_question_asked_again(home: Home) -> None:
     """Who asks does not notice; a store that is gone for good is still told."""
-    run = record(home)
+    run = record_collected(home)
     server = Server(home)
     question = ToolRequest(LOCAL, get_tool("overview"), {"id": run}, "json", "", "")
     try:

@@ -12,7 +12,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from support.http_server import record, served
+from support.http_server import record_collected, served
 from vestige.home import Home
 from vestige.server.auth import GuardedRoute
 
@@ -35,8 +35,8 @@ def _as_it_is(context: object, value: object) -> bytes:
 @pytest.mark.slow
 def test_whatever_the_document_allows_is_answered_as_it_says(home: Home) -> None:
     """No 5xx, and each answer has a status, a type and a shape that the document has."""
-    record(home)
-    record(home)
+    record_collected(home)
+    record_collected(home)
     with served(home) as site:
         schema = schemathesis.openapi.from_dict(site.data("/v1/openapi.json"))
         operations = [
@@ -85,12 +85,12 @@ def test_every_route_with_an_operation_is_in_it(home: Home) -> None:
         assert isinstance(route, GuardedRoute)
         if route.operation is None:
             continue
-        told = paths[route.path_format]
+        described = paths[route.path_format]
         for method in (route.methods or set()) - {"HEAD"}:
             if route.scope is not None:
-                assert told[method.lower()]["x-vestige-scope"] == route.scope
-            assert ("security" in told[method.lower()]) == route.public
-            assert {"401", "403", "404"} <= set(told[method.lower()]["responses"])
-            assert ("408" in told[method.lower()]["responses"]) == bool(route.body_max)
+                assert described[method.lower()]["x-vestige-scope"] == route.scope
+            assert ("security" in described[method.lower()]) == route.public
+            assert {"401", "403", "404"} <= set(described[method.lower()]["responses"])
+            assert ("408" in described[method.lower()]["responses"]) == bool(route.body_max)
     ingest = paths["/api/v1/ingest"]["post"]["responses"]
     assert {"200", "400", "408", "409", "413", "415", "429", "503"} <= set(ingest)

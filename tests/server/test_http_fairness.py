@@ -12,7 +12,7 @@ from urllib.parse import quote
 import psutil
 import pytest
 
-from support.http_server import Site, record, served
+from support.http_server import Site, record_collected, served
 from vestige.fleet.api_keys import Keys
 from vestige.home import Home
 from vestige.server.reader_pool import BusyError, KeyBusyError, Readers
@@ -24,7 +24,7 @@ WAIT_S = 60.0
 
 
 @contextmanager
-def _asked(site: Site, key: str, path: str, times: int) -> Iterator[list[socket.socket]]:
+def _pending_requests(site: Site, key: str, path: str, times: int) -> Iterator[list[socket.socket]]:
     """Requests that are sent and whose answers nobody reads."""
     request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {key}\r\n\r\n"
     opened = []
@@ -55,12 +55,12 @@ def _children() -> list[psutil.Process]:
 
 
 def test_one_tenants_queries_leave_threads_to_the_others(home: Home) -> None:
-    record(home)
+    record_collected(home)
     with served(home, token=False) as site:
         one = Keys(home).add("one", ["runs:read"], "one").key
         other = Keys(home).add("other", ["runs:read"], "other").key
         path = "/api/v1/sql?query=" + quote(SLOW_SQL)
-        with _asked(site, one, path, 40):
+        with _pending_requests(site, one, path, 40):
             _wait_for(lambda: site.server.waiting >= 30)
             reply = site.ask("/api/v1/list", key=other)
             assert reply.status == 200
@@ -69,10 +69,10 @@ def test_one_tenants_queries_leave_threads_to_the_others(home: Home) -> None:
 
 
 def test_a_query_whose_client_is_gone_is_ended_with_its_process(home: Home) -> None:
-    record(home)
+    record_collected(home)
     with served(home, token=True) as site:
         path = "/api/v1/sql?query=" + quote(SLOW_SQL.replace("8000000", "8000001"))
-        with _asked(site, site.server.token or "", path, 8) as opened:
+        with _pending_requests(site, site.server.token or "", path, 8) as opened:
             _wait_for(lambda: len(_children()) == 2)  # the share of one key
             running = _children()
             for each in opened:
@@ -86,11 +86,13 @@ def test_a_query_whose_client_is_gone_is_ended_with_its_process(home: Home) -> N
 
 def test_a_statement_whose_client_is_gone_is_interrupted(home: Home) -> None:
     """In the server's own process: a statement of many steps, bounded only by its deadline."""
-    record(home)
+    record_collected(home)
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT sum(x) FROM n"
     with served(home, token=True) as site:
         readers = site.server._readers
-        with _asked(site, site.server.token or "", "/api/v1/sql?query=" + quote(endless), 1) as one:
+        with _pending_requests(
+            site, site.server.token or "", "/api/v1/sql?query=" + quote(endless), 1
+        ) as one:
             _wait_for(lambda: readers._running_heavy == 1)
             one[0].close()
             _wait_for(lambda: readers._running_heavy == 0)
@@ -123,11 +125,11 @@ def test_a_key_has_half_of_the_threads_and_keys_take_turns() -> None:
         # Two threads are left, whatever the first key asks.
         assert readers.submit("b", lambda: "answered").future.result(WAIT_S) == "answered"
         gate = threading.Event()
-        held = [readers.submit("c", lambda: gate.wait(WAIT_S)) for _ in range(2)]
+        waiting = [readers.submit("c", lambda: gate.wait(WAIT_S)) for _ in range(2)]
         _wait_for(lambda: readers.waiting == 1)
         jobs = [readers.submit(key, lambda key=key: order.append(key)) for key in "dddeee"]
         gate.set()
-        for job in (*held, *jobs):
+        for job in (*waiting, *jobs):
             job.future.result(WAIT_S)
         assert not any(job.future.done() for job in blocked)
     assert sorted(order[:2]) == ["d", "e"]

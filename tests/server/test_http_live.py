@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import vestige
-from support.http_server import WAIT_S, Events, record, served
+from support.http_server import WAIT_S, Events, record_collected, served
 from vestige.collector.loop import catch_up
 from vestige.fleet.api_keys import Keys
 from vestige.home import Home
 from vestige.record.types import Log
 from vestige.server.routes import live
-from vestige.store.sqlite.read.change_feed import Cursor
+from vestige.store.sqlite.read.change_feed import FeedPosition
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
@@ -57,9 +57,9 @@ def test_spans_and_lines_come_as_they_are_written(home: Home) -> None:
 def test_a_stream_goes_on_where_it_was_left(home: Home) -> None:
     """`Last-Event-ID`: all since then, at least once, also from a server that was started anew."""
     with served(home) as site, Events(site) as events:
-        record(home, "first", spans=2)
+        record_collected(home, "first", spans=2)
         place = events.until_done("first")[-1][1]
-    record(home, "second", spans=2)
+    record_collected(home, "second", spans=2)
     with served(home) as site, Events(site, headers={"Last-Event-ID": place}) as events:
         found = events.until_done("second")
 
@@ -70,7 +70,7 @@ def test_a_stream_goes_on_where_it_was_left(home: Home) -> None:
 
 def test_each_event_is_a_place_to_resume_from(home: Home) -> None:
     """Resumed after any event, the rest comes: nothing between two events is lost."""
-    record(home, "whole", spans=3)
+    record_collected(home, "whole", spans=3)
     with served(home) as site:
         with Events(site, headers={"Last-Event-ID": "0-0-0"}) as events:
             found = events.until_done("whole")
@@ -84,34 +84,34 @@ def test_each_event_is_a_place_to_resume_from(home: Home) -> None:
 
 def test_one_run_alone_can_be_followed(home: Home) -> None:
     """`run=`: the others' records pass by, and the place to resume from moves on all the same."""
-    mine = record(home, "mine")
+    mine = record_collected(home, "mine")
     with served(home) as site:
         path = f"/api/v1/live?run={mine}&after=0-0-0"
         with Events(site, path) as events:
-            record(home, "other")
+            record_collected(home, "other")
             found = events.until_done("mine")
             missing = site.ask("/api/v1/live?run=r999")
 
-    told = {data["run_id"] for event, _, data in found if event in ("span", "log")}
-    assert told == {found[-1][2]["run_id"]}
+    run_ids = {data["run_id"] for event, _, data in found if event in ("span", "log")}
+    assert run_ids == {found[-1][2]["run_id"]}
     assert missing.status == 404
 
 
 def test_a_place_that_is_gone_is_told(home: Home) -> None:
     """A cursor of another store, or older than what is kept: load anew, and go on from here."""
-    record(home)
+    record_collected(home)
     with served(home) as site, Events(site, headers={"Last-Event-ID": "99999-0-0"}) as events:
         events.next()
         reset = events.next()
 
     assert reset is not None
     assert reset[0] == "reset"
-    assert Cursor.parse(reset[1]) == Cursor.parse(reset[2]["cursor"])
+    assert FeedPosition.parse(reset[1]) == FeedPosition.parse(reset[2]["cursor"])
 
 
 @pytest.mark.parametrize("text", ["abc", "1-2", "-1-2-3", "1-2-9999999999999999999", "1-2-٣"])
 def test_what_is_no_place_is_refused(home: Home, text: str) -> None:
-    record(home)
+    record_collected(home)
     with served(home) as site:
         reply = site.ask("/api/v1/live", headers={"Last-Event-ID": text.encode().decode("latin-1")})
 
@@ -122,7 +122,7 @@ def test_what_is_no_place_is_refused(home: Home, text: str) -> None:
 def test_a_tenant_is_told_of_its_own_runs_only(home: Home) -> None:
     """The same stream, behind the same views as every other question."""
     key = Keys(home).add("other", ["runs:read"], tenant="acme").key
-    record(home, "default's")
+    record_collected(home, "default's")
     with served(home) as site, Events(site, key=key, headers={"Last-Event-ID": "0-0-0"}) as events:
         with SqliteStore.open(home.store) as store:
             lines = _of_tenant(home)
@@ -148,7 +148,7 @@ def _of_tenant(home: Home) -> list[object]:
 
 def test_a_client_that_does_not_read_holds_up_nobody(home: Home) -> None:
     """Each stream reads on in the store when its client has taken what it was sent."""
-    record(home, "many", spans=2_000)
+    record_collected(home, "many", spans=2_000)
     request = (
         "GET /api/v1/live?after=0-0-0 HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         "Authorization: Bearer {}\r\n\r\n"
@@ -158,7 +158,7 @@ def test_a_client_that_does_not_read_holds_up_nobody(home: Home) -> None:
         slow.sendall(request.format(site.server.token).encode())
         with Events(site) as quick:
             quick.next()
-            record(home, "next")
+            record_collected(home, "next")
             found = quick.until_done("next")
             listed = site.data("/api/v1/list")
 
@@ -169,7 +169,7 @@ def test_a_client_that_does_not_read_holds_up_nobody(home: Home) -> None:
 def test_streams_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is 429, and says when to come again; a closed one makes room."""
     monkeypatch.setattr(live, "LIVE_KEY_CLIENTS_MAX", 1)
-    record(home)
+    record_collected(home)
     with served(home) as site:
         with Events(site) as events:
             events.next()
@@ -257,7 +257,7 @@ def test_what_another_process_collects_is_told_too(home: Home, tmp_path: Path) -
 
 def test_who_asks_only_for_the_head_of_a_stream_can_ask_on(home: Home) -> None:
     """On the same connection: no stream is begun, and none is counted."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         link = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
         link.request(

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from support.http_server import Reply, Site, record, served
+from support.http_server import Reply, Site, record_collected, served
 from vestige._runtime.clock import FakeClock
 from vestige.fleet.api_keys import Keys
 from vestige.home import Home
@@ -28,7 +28,7 @@ def cookie_of(reply: Reply) -> str:
 
 
 def test_a_person_without_a_key_gets_a_form_and_a_program_gets_json(home: Home) -> None:
-    record(home)
+    record_collected(home)
     Keys(home).add("eva", ["runs:read"])
     with served(home, token=False) as site:
         person = site.ask("/", key=None, headers=PERSON)
@@ -47,7 +47,7 @@ def test_a_person_without_a_key_gets_a_form_and_a_program_gets_json(home: Home) 
 
 
 def test_a_key_opens_the_page_and_the_questions_of_its_tenant_alone(home: Home) -> None:
-    record(home, "ours")
+    record_collected(home, "ours")
     keys = Keys(home)
     ours, theirs = keys.add("eva", ["runs:read"]), keys.add("bob", ["runs:read"], tenant="acme")
     seen = {}
@@ -66,10 +66,10 @@ def test_a_key_opens_the_page_and_the_questions_of_its_tenant_alone(home: Home) 
 def test_the_cookie_is_out_of_reach_of_scripts_and_ends_with_the_browser(home: Home) -> None:
     key = Keys(home).add("eva", ["runs:read"]).key
     with served(home, token=False) as site:
-        told = log_in(site, key).headers["set-cookie"].lower()
+        cookie = log_in(site, key).headers["set-cookie"].lower()
 
-    assert "httponly" in told and "samesite=lax" in told and "path=/" in told
-    assert "max-age" not in told and "expires" not in told
+    assert "httponly" in cookie and "samesite=lax" in cookie and "path=/" in cookie
+    assert "max-age" not in cookie and "expires" not in cookie
 
 
 @pytest.mark.parametrize("kind", ["unknown", "empty", "expired", "revoked", "not for reading"])
@@ -136,7 +136,7 @@ def test_a_body_that_makes_no_sense_is_a_wrong_key(home: Home, body: bytes) -> N
 
 
 def test_the_printed_token_may_be_pasted_too_and_logging_out_forgets(home: Home) -> None:
-    record(home)
+    record_collected(home)
     with served(home) as site:
         assert site.server.token is not None
         reply = log_in(site, site.server.token)

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import pytest
 
 import vestige
-from support.http_server import WAIT_S, Reply, Site, record, served
+from support.http_server import WAIT_S, Reply, Site, record_collected, served
 from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.fleet.api_keys import SCOPES, Keys
@@ -33,7 +33,7 @@ from vestige.server.auth import GuardedRoute
 from vestige.server.routes import live
 from vestige.server.server_state import Server
 
-PUBLIC = {"/v1/openapi.json", "/healthz", "/.well-known/openwop", "/login", "/logout"}
+PUBLIC = {"/instance", "/v1/openapi.json", "/healthz", "/.well-known/openwop", "/login", "/logout"}
 """The paths that need no key; more is a decision, not an oversight."""
 
 """The paths that a key of any scope opens."""
@@ -58,7 +58,7 @@ class Strangers:
 
 @contextmanager
 def _strangers(home: Home) -> Iterator[Strangers]:
-    short = record(home, "theirs")
+    short = record_collected(home, "theirs")
     keys, then = Keys(home), Keys(home, FakeClock())
     made = {
         "good": keys.add("good", SCOPES).key,
@@ -76,18 +76,19 @@ def _strangers(home: Home) -> Iterator[Strangers]:
 def _path(door: GuardedRoute, run_id: str) -> str:
     """A path that this door takes, about a run that is there."""
     path = re.sub(r"\{\w+\}", run_id, door.path_format)
-    if path == "/api/v1/reproduce":
+    routes = ("reproduce", "share", "export", "messages")
+    if path.removeprefix("/api/v1/") in routes:
         return f"{path}?id={run_id}"
     tool = BY_NAME.get(path.removeprefix("/api/v1/"))
     if tool is None:
         return path
     values = {"pattern": "refunds", "component": "agent", "query": "select name from runs"}
-    given = {
+    parameters = {
         one.name: values.get(one.name, run_id)
         for one in tool.parameters
         if one.required or one.name == "id"
     }
-    return f"{path}?{urlencode(given)}"
+    return f"{path}?{urlencode(parameters)}"
 
 
 def test_no_route_lets_in_who_has_no_good_key(home: Home) -> None:
@@ -142,20 +143,20 @@ def test_another_tenant_sees_nothing_of_a_run(home: Home) -> None:
             if door.path == "/api/v1/live" or method not in ("GET", "HEAD") or door.public:
                 continue
             reply = strangers.site.ask(_path(door, strangers.run_id), key=key, method=method)
-            told = reply.body.decode()
-            own = json.loads(told) if "json" in reply.headers["content-type"] and told else {}
+            text = reply.body.decode()
+            own = json.loads(text) if "json" in reply.headers["content-type"] and text else {}
 
             assert reply.status in (200, 404) or door.path == "/metrics", (door.path, reply)
-            assert "theirs" not in told, door.path
-            assert str(home.root) not in told, door.path
+            assert "theirs" not in text, door.path
+            assert str(home.root) not in text, door.path
             if reply.status == 200:
-                assert strangers.run_id not in told, door.path
+                assert strangers.run_id not in text, door.path
             if door.path == "/api/v1/sql" and method == "GET":
                 assert own["rows"] == []
 
 
 def test_another_tenant_can_write_nothing_to_a_run(home: Home) -> None:
-    """Notes, annotations, records: refused, and the run is as it was."""
+    """Notes and annotations are refused; records go to a run of the tenant's own."""
     with _strangers(home) as strangers:
         run_id, key = strangers.run_id, strangers.keys["other tenant"]
         path = f"/api/v1/show?id={run_id}"
@@ -176,7 +177,7 @@ def test_another_tenant_can_write_nothing_to_a_run(home: Home) -> None:
         after = strangers.site.data(path, key=strangers.keys["good"])
         notes = strangers.site.data(f"/api/v1/notes?id={run_id}", key=strangers.keys["good"])
 
-    assert [reply.status for reply in replies] == [404, 404, 404, 404, 409]
+    assert [reply.status for reply in replies] == [404, 404, 404, 404, 200]
     assert after == before
     assert notes["notes"] == []
 
@@ -221,6 +222,7 @@ def test_an_unknown_path_is_401_to_a_stranger_and_404_to_others(home: Home) -> N
     assert (stranger.status, known.status) == (401, 404)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "id",
     [
@@ -240,7 +242,7 @@ def test_an_unknown_path_is_401_to_a_stranger_and_404_to_others(home: Home) -> N
 )
 def test_no_id_opens_a_path(home: Home, id: str) -> None:
     """An id is looked for in the store and nowhere else, however it is written."""
-    record(home)
+    record_collected(home)
     Keys(home).add("one", ["runs:read"])
     with served(home, token=True) as site:
         replies = [
@@ -274,7 +276,7 @@ def test_no_id_opens_a_path(home: Home, id: str) -> None:
 )
 def test_another_name_is_refused(home: Home, host: str) -> None:
     """DNS rebinding: a site's own name that leads here is not ours, whatever key comes with it."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         for path in ("/healthz", "/api/v1/list"):
             head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
@@ -304,7 +306,7 @@ def test_our_own_names_are_known(home: Home, host: str) -> None:
 )
 def test_another_sites_page_is_refused(home: Home, headers: dict[str, str]) -> None:
     """The cookie of the token would come along: another port on this machine is another site."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         cookie = f"{auth.cookie_name(site.server)}={site.server.token}"
         refused = site.ask("/api/v1/list", key=None, headers={"Cookie": cookie, **headers})
@@ -328,7 +330,7 @@ def test_another_sites_page_is_refused(home: Home, headers: dict[str, str]) -> N
 
 def test_a_page_behind_a_proxy_that_speaks_tls_is_our_own(home: Home) -> None:
     """`--name`: the proxy's name is one of ours, and its pages are https though we are not."""
-    record(home)
+    record_collected(home)
     with served(home, names=["vestige.example.com"]) as site:
         headers = {"Host": "vestige.example.com", "Origin": "https://vestige.example.com"}
         own = site.ask("/api/v1/list", headers=headers)
@@ -340,7 +342,7 @@ def test_a_page_behind_a_proxy_that_speaks_tls_is_our_own(home: Home) -> None:
 
 def test_the_printed_url_lets_a_browser_in_once_and_hides_the_token(home: Home) -> None:
     """The token is exchanged for a cookie that no script reads and no other site sends."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         token = site.server.token
         came = site.ask(f"/api/v1/list?token={token}&limit=1", key=None)
@@ -365,7 +367,7 @@ def test_the_printed_url_lets_a_browser_in_once_and_hides_the_token(home: Home) 
 def test_no_header_can_be_injected(home: Home) -> None:
     """What is sent back in a header is encoded; line breaks do not pass."""
     for number in range(3):
-        record(home, f"run {number}", spans=1)
+        record_collected(home, f"run {number}", spans=1)
     with served(home) as site:
         token = site.server.token
         came = site.ask(f"/x%0d%0aSet-Cookie:%20a=b?token={token}&y=%0d%0aX-Evil:%201", key=None)
@@ -383,7 +385,7 @@ def test_no_header_can_be_injected(home: Home) -> None:
 
 def test_what_is_too_long_is_refused(home: Home) -> None:
     """Bodies, headers, arguments: each has a bound, and a status that says which."""
-    record(home)
+    record_collected(home)
     with served(home) as site:
         body = site.ask("/api/v1/list", method="GET", body=b"x" * 10)
         argument = site.ask("/api/v1/list?name=" + "x" * 17_000)
@@ -429,7 +431,7 @@ def test_a_request_that_does_not_arrive_is_let_go(
 @pytest.mark.parametrize("path", ["/api/v1/notes", "/api/v1/ingest", "/v1/runs/r1/annotations"])
 def test_a_body_that_does_not_arrive_is_a_408(home: Home, path: str) -> None:
     """Who stops in the middle is told so, and does not hold the connection."""
-    run = record(home)
+    run = record_collected(home)
     with served(home, body_s=0.2) as site:
         head = (
             f"POST {path.replace('r1', run)} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -462,7 +464,7 @@ def test_garbage_is_no_request(home: Home) -> None:
 def test_no_secret_is_in_a_log_line_or_an_error(home: Home) -> None:
     """Not the token, not a key, not what a query or a path held, nor what was recorded."""
     secret = "sk-proj-" + "a1B2c3D4" * 5
-    record(home)
+    record_collected(home)
     key = Keys(home).add("ci", ["runs:read"]).key
     with served(home, token=True) as site:
         token = str(site.server.token)
@@ -554,12 +556,12 @@ def test_connections_that_ask_nothing_do_not_use_up_the_files(home: Home) -> Non
             for _ in range(HTTP_REFUSED_MAX + 10)
         ]
         last = _closed_by_server(silent[-1])
-        kept = len(site.server.connections)
+        open_connections = len(site.server.connections)
         site.server.connections_max = 200
         health = site.ask("/healthz", key=None)
 
     assert last
-    assert kept <= HTTP_REFUSED_MAX + 2
+    assert open_connections <= HTTP_REFUSED_MAX + 2
     assert health.status == 200
 
 
@@ -572,7 +574,7 @@ def _closed_by_server(connection: socket.socket) -> bool:
 
 def test_a_connection_that_is_reset_is_no_bug(home: Home) -> None:
     """Clients vanish: nothing is logged as ours, and the next one is answered."""
-    record(home, spans=200)
+    record_collected(home, spans=200)
     with served(home) as site:
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", site.port)) as connection:
@@ -634,7 +636,7 @@ def test_an_answer_that_nobody_takes_is_let_go(home: Home, monkeypatch: pytest.M
     """A connection whose client does not read would else be there for ever, with all its bytes."""
     monkeypatch.setattr(run_server, "LIVE_SEND_S", 0.2)
     monkeypatch.setattr(live, "LIVE_SEND_S", 0.2)
-    record(home, spans=2_000, message="x" * 1_500)
+    record_collected(home, spans=2_000, message="x" * 1_500)
     with served(home) as site, socket.socket() as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.connect(("127.0.0.1", site.port))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.http_server import record
+from support.http_server import record_collected
 from vestige.home import Home
 from vestige.server.server_state import Server
 from vestige.store.sqlite.sqlite_store import SqliteStore
@@ -37,7 +37,7 @@ def test_a_look_lets_go_of_no_lock_of_a_reader_in_this_process(home: Home) -> No
     """SQLite's locks are the process's: closing any file of its own that it has locked loses them
     (https://sqlite.org/howtocorrupt.html, 2.2). Then another process would empty the log under a
     reader, who is told that the store is damaged, or reads what never was."""
-    record(home)
+    record_collected(home)
     server = Server(home)
     reader = sqlite3.connect(f"file:{home.store}?mode=ro", uri=True, isolation_level=None)
     reader.execute("BEGIN")
@@ -57,7 +57,7 @@ def test_a_look_lets_go_of_no_lock_of_a_reader_in_this_process(home: Home) -> No
 
 
 def test_every_commit_changes_it_and_nothing_else_does(home: Home) -> None:
-    record(home)
+    record_collected(home)
     server = Server(home)
     first, again = server.state(), server.state()
     checkpoint(home)
@@ -68,13 +68,13 @@ def test_every_commit_changes_it_and_nothing_else_does(home: Home) -> None:
 
 
 def test_a_store_that_is_replaced_is_another_state(home: Home) -> None:
-    record(home)
+    record_collected(home)
     server = Server(home)
     states = [server.state()]
     for path in home.root.glob("store.db*"):
         os.rename(path, path.with_name(f"old-{path.name}"))
     states.append(server.state())
-    record(home, "another")
+    record_collected(home, "another")
     states.append(server.state())
     server.close()
 
@@ -84,14 +84,14 @@ def test_a_store_that_is_replaced_is_another_state(home: Home) -> None:
 def test_a_store_that_is_linked_to_is_seen_to_change(home: Home, tmp_path: Path) -> None:
     """`vestige ui PATH/store.db` serves a link to it. The file itself stays as it is while a
     collector has it open: a page would be told that nothing is new."""
-    record(home)
+    record_collected(home)
     linked = Home(tmp_path / "linked")
     linked.root.mkdir()
     linked.store.symlink_to(home.store)
     server = Server(linked)
     with SqliteStore.open(home.store):  # as a collector does: the log is not emptied
         before = server.state()
-        record(home, "next")
+        record_collected(home, "next")
         after = server.state()
     server.close()
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import KIB, MIB
+from vestige.store.compression import RAW, ZSTD, compress, decompress
 from vestige.store.sqlite import schema
 from vestige.store.sqlite.bodies.body_reader import hash_text
 from vestige.store.sqlite.bodies.body_store import PIECE_MAX, ROWS, Bodies
 from vestige.store.sqlite.bodies.body_writer import HASHES_PER_QUERY
-from vestige.store.sqlite.bodies.compression import RAW, ZSTD, compress, decompress
 from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX
 
 NOW_NS = 1_763_229_905_123_456_789
@@ -163,6 +163,7 @@ def test_bodies_that_end_alike_are_told_apart(bodies: Bodies) -> None:
     assert bodies.read(bodies.put(two, NOW_NS)) == two
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -171,15 +172,15 @@ def test_many_at_once_are_the_same_rows_as_one_by_one(picks: list[int], at: int)
     """Which bodies come together is chance (a tick of the collector): it must not show."""
     texts = [*make_conversation(4), *make_conversation(3, seed=2), short(b"a"), short(b"b")]
     texts += [b"x" * 500, b"[" + texts[0] + b"]", b"y" * 9000]
-    given_ = [(texts[pick], NOW_NS + pick) for pick in picks]
+    timed_bodies = [(texts[pick], NOW_NS + pick) for pick in picks]
     one_by_one, together = open_store(), open_store()
     for db in (one_by_one, together):
         db.execute("BEGIN IMMEDIATE")
     first, second = Bodies(one_by_one), Bodies(together)
 
-    ids = [first.put(data, at_ns) for data, at_ns in given_]
+    ids = [first.put(data, at_ns) for data, at_ns in timed_bodies]
 
-    assert second.put_many(given_[:at]) + second.put_many(given_[at:]) == ids
+    assert second.put_many(timed_bodies[:at]) + second.put_many(timed_bodies[at:]) == ids
     for table in ("pieces", "nodes", "bodies"):
         query = f"SELECT * FROM {table} ORDER BY id"
         assert together.execute(query).fetchall() == one_by_one.execute(query).fetchall()
@@ -187,18 +188,18 @@ def test_many_at_once_are_the_same_rows_as_one_by_one(picks: list[int], at: int)
 
 def test_pieces_that_are_only_in_the_table_are_found(db: sqlite3.Connection) -> None:
     """More hashes than one statement asks for, none of them remembered: none is stored twice."""
-    given_ = [(short(b"number %d" % n), NOW_NS) for n in range(2 * HASHES_PER_QUERY + 3)]
-    ids = Bodies(db).put_many(given_)
+    timed_bodies = [(short(b"number %d" % n), NOW_NS) for n in range(2 * HASHES_PER_QUERY + 3)]
+    ids = Bodies(db).put_many(timed_bodies)
 
-    assert Bodies(db).put_many(given_[::-1]) == ids[::-1]
-    assert count(db, "bodies") == len(given_)
+    assert Bodies(db).put_many(timed_bodies[::-1]) == ids[::-1]
+    assert count(db, "bodies") == len(timed_bodies)
     assert count(db, "pieces") == count(db, "nodes") == 0
 
 
 def test_a_short_body_that_is_only_in_the_table_keeps_its_id_and_is_referred_to_again(
     db: sqlite3.Connection,
 ) -> None:
-    """Whoever put it is gone. New ones between known ones get ids of their own; retention goes by
+    """Its writer has ended. New ones between known ones get ids of their own; retention goes by
     the last time."""
     known = [(short(b"known %d" % n), NOW_NS) for n in range(3)]
     ids = Bodies(db).put_many(known)
@@ -239,6 +240,7 @@ def test_a_turn_adds_its_new_messages_and_nothing_else(
     assert count(db, "pieces") - pieces == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("turns", "times"), [(10, 5), (50, 15)])
 def test_a_growing_conversation_is_much_smaller_than_whole_bodies_gzipped(
     bodies: Bodies, turns: int, times: int
@@ -351,20 +353,20 @@ def test_any_order_of_letting_go_leaves_the_rest_readable_and_no_garbage(seed: i
     bodies = Bodies(db)
     rng = random.Random(seed)
     texts = [r for s in (1, 2) for r in make_conversation(6, s)]
-    kept: dict[int, bytes] = {}
+    stored: dict[int, bytes] = {}
     for step in range(120):
-        if kept and rng.random() < 0.5:
-            body_id = rng.choice(list(kept))
-            del kept[body_id]
+        if stored and rng.random() < 0.5:
+            body_id = rng.choice(list(stored))
+            del stored[body_id]
             bodies.evict([body_id], step) if rng.random() < 0.5 else bodies.delete([body_id])
         else:
             text = rng.choice(texts)
-            kept[bodies.put(text, step)] = text
-    assert {i: bodies.read(i) for i in kept} == kept
-    assert dict(bodies.read_many([*kept, 10**9])) == kept
+            stored[bodies.put(text, step)] = text
+    assert {i: bodies.read(i) for i in stored} == stored
+    assert dict(bodies.read_many([*stored, 10**9])) == stored
 
     freed = bodies.stored_bytes()
-    assert bodies.delete(list(kept)).freed_bytes == freed
+    assert bodies.delete(list(stored)).freed_bytes == freed
     assert (count(db, "nodes"), count(db, "pieces"), bodies.stored_bytes()) == (0, 0, 0)
 
 
@@ -433,7 +435,7 @@ def test_a_body_that_never_was_is_not_found(bodies: Bodies) -> None:
 def test_damage_is_an_error_and_never_other_bytes(
     db: sqlite3.Connection, bodies: Bodies, damage: str
 ) -> None:
-    """A flipped bit, a lost row, a loop: the reader is told, and told which body."""
+    """A flipped bit, a lost row, a loop: the error names the body."""
     body_id = bodies.put(make_conversation(3)[-1], NOW_NS)
     db.execute(damage)
 
@@ -507,7 +509,7 @@ def test_a_bomb_yields_no_more_than_its_row_declares() -> None:
 
 
 def test_bodies_of_before_short_ones_were_rows_stay_and_can_go(tmp_path: Path) -> None:
-    """An older store keeps its nodes: read, evicted and told apart from what is new."""
+    """An older store keeps its nodes: read, evicted and distinguished from new ones."""
     db = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     before = schema.STEPS.index(ROWS)
     for step in schema.STEPS[:before]:

@@ -12,24 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from vestige.record.codec import parse_line
 from vestige.record.types import AnyRecord, Link, Log, SpanClose, SpanOpen, SpanUpdate, Unknown
 from vestige.store.protocol import CheckResult
-from vestige.store.span_batches import SpanBatch, iter_batches
 from vestige.store.sqlite.ingest.batch_ingest import Ingest
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 T0 = 1_763_229_905_000_000_000
 RUN = "3d1957bd-0000-4000-8000-000000000001"
 WRITER = "5f0c9a1e77b2c4d0"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
-    return SqliteStore.open(tmp_path / "store.db")
 
 
 def opening(seq: int, span_id: str, **more: Any) -> SpanOpen:
@@ -45,7 +37,7 @@ def closing(seq: int, span_id: str, opened_seq: int, **more: Any) -> SpanClose:
 
 
 def make_records() -> list[AnyRecord]:
-    """Two writers and one run: nested spans, tokens, links, bodies, a failure, a kind of tomorrow."""
+    """Two writers and one run: nested spans, tokens, links, bodies, a failure, an unknown kind."""
     other = "aaaaaaaaaaaaaaaa"
     return [
         opening(1, "root", type="run", conversation_id="c-1", redacted={"key": 1}),
@@ -114,103 +106,6 @@ def take(batches: Sequence[Sequence[AnyRecord]]) -> tuple[dict[str, Any], list[i
 IN_ORDER, _ = take([make_records()])
 
 
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.data())
-def test_any_order_and_any_duplication_give_the_same_rows(data: st.DataObject) -> None:
-    """Two journals of one run are read in any interleaving, and after a lost offset again.
-
-    Rows, counts, token sums and rollups must not tell; short numbers stay dense and unique.
-    """
-    records = make_records()
-    shuffled = data.draw(st.permutations(records))
-    again = data.draw(st.lists(st.sampled_from(records), max_size=10))
-    everything = [*shuffled, *again]
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(everything) - 1), max_size=5)))
-    edges = [0, *cuts, len(everything)]
-    batches = [everything[a:b] for a, b in itertools.pairwise(edges)]
-
-    found, numbers = take(batches)
-
-    for table in IN_ORDER:
-        assert found[table] == IN_ORDER[table], table
-    assert numbers == list(range(1, 6))
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.data())
-def test_whole_spans_give_the_same_rows_as_their_records(data: st.DataObject) -> None:
-    """In blocks or as records; all new, half known or known: rows, counts, sums and rollups do not tell."""
-    records = make_calls()
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(records) - 1), max_size=5)))
-    batches = [
-        records[max(0, begin - data.draw(st.integers(0, 5))) : end]
-        for begin, end in itertools.pairwise([0, *cuts, len(records)])
-    ]
-    expected, _ = take([records])
-
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        SqliteStore.open(Path(folder) / "store.db") as store,
-    ):
-        store._connection.execute("PRAGMA synchronous = OFF")
-        taken = 0
-        for batch in batches:
-            taken += store.append_batches(pieces_of(batch) if data.draw(st.booleans()) else [batch])
-        found = contents(store)
-        numbers = [row[0] for row in store._connection.execute("SELECT number FROM spans")]
-
-    assert taken == len(records)
-    for table in expected:
-        assert found[table] == expected[table], table
-    assert sorted(numbers) == list(range(1, 8))
-
-
-def make_calls() -> list[AnyRecord]:
-    """Calls one after the other, some in others; with tokens, bodies of all sizes, failures, lines."""
-    return [
-        opening(1, "root", type="run"),
-        *call(2, "plan", body="same", attributes={"model": "m1", "input_tokens": 7}),
-        *call(4, "inner", parent_id="plan", type="llm", attributes={"input_tokens": 5}),
-        *call(
-            6, "outer", type="llm", body="x" * 500, attributes={"output_tokens": 3, "model": "m2"}
-        ),
-        Log(1, WRITER, 8, T0 + 8000, RUN, "agent", "error", "refused", "inner"),
-        *call(9, "fails", status="timeout", body="same", redacted={"jwt": 2}),
-        *call(11, "below", parent_id="outer", type="llm", attributes={"output_tokens": 4}),
-        *call(13, "last", body=""),
-        closing(15, "root", 1),
-    ]
-
-
-def call(seq: int, span_id: str, status: str = "ok", **more: Any) -> list[AnyRecord]:
-    more = {"parent_id": "root", "type": "tool", **more}
-    return [
-        opening(seq, span_id, **more),
-        closing(
-            seq + 1,
-            span_id,
-            seq,
-            status=status,
-            body=more.get("body"),
-            redacted=more.get("redacted"),
-        ),
-    ]
-
-
-def pieces_of(records: Sequence[AnyRecord]) -> list[Sequence[AnyRecord] | SpanBatch]:
-    pieces: list[Sequence[AnyRecord] | SpanBatch] = []
-    for some, found in iter_batches(
-        [record for record in records if not isinstance(record, Unknown)]
-    ):
-        if found is None:
-            pieces.append(some)
-        else:
-            pieces.append(SpanBatch(found.writer, found.run_id, found.spans, found.pack_bodies()))
-    return pieces
-
-
 def test_the_sums_are_what_was_emitted() -> None:
     """The reference of the test above is itself right."""
     (run,) = IN_ORDER["runs"]
@@ -246,9 +141,9 @@ def test_a_record_of_an_unknown_kind_is_kept_as_it_came(store: SqliteStore) -> N
     line = b'{"v":7,"kind":"mood","writer":"w","seq":3,"run_id":"x","feels":{"deep":[1,2]}}'
     store.append([parse_line(line)])
 
-    ((kept,),) = store._connection.execute("SELECT line FROM unknown")
+    ((stored,),) = store._connection.execute("SELECT line FROM unknown")
 
-    assert json.loads(kept) == json.loads(line)
+    assert json.loads(stored) == json.loads(line)
 
 
 def test_a_close_whose_opening_is_lost_is_shown_and_not_summed(store: SqliteStore) -> None:
@@ -261,6 +156,30 @@ def test_a_close_whose_opening_is_lost_is_shown_and_not_summed(store: SqliteStor
     assert span.output is not None
     assert store.read_body(span.output.id or 0) == b"what it said"
     assert store._connection.execute("SELECT count(*) FROM rollups").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_later_opening_adds_the_type_and_the_input(store: SqliteStore, batches: int) -> None:
+    """A framework may report the arguments of a tool after its start."""
+    records: list[AnyRecord] = [
+        opening(1, "root", type="run"),
+        opening(2, "late", name="call"),
+        opening(3, "late", name="search", type="tool", body='{"q": "x"}', links=[Link("root")]),
+        opening(4, "late", name="other", type="tool", body="not this one"),
+        closing(5, "late", 2, body="found"),
+        opening(6, "next"),
+    ]
+    size = len(records) // batches
+    for at in range(0, len(records), size):
+        store.append(records[at : at + size])
+
+    run = store.load_run(RUN)
+    (span,) = [span for span in run.spans if span.id == "late"]
+    assert (span.type, span.name, span.status) == ("tool", "search", "ok")
+    assert span.input is not None and span.output is not None
+    assert store.read_body(span.input.id or 0) == b'{"q": "x"}'
+    assert [span.id for span in run.spans] == ["root", "late", "next"]
+    assert store._connection.execute("SELECT count(*) FROM links").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("batches", [1, 2, 4])
@@ -290,7 +209,7 @@ def test_of_two_spans_with_one_id_the_first_one_stands(store: SqliteStore, batch
 def test_a_span_that_is_closed_twice_counts_once(
     store: SqliteStore, cuts: tuple[int, ...], order: str
 ) -> None:
-    """The last end stands, and the sums know only that one: in one batch, and over several."""
+    """The last end is valid, and the sums contain only that one: in one batch, and over several."""
     tokens = {"input_tokens": 100, "output_tokens": 20}
     more = {"input_tokens": 130, "model": "m2"}
     opened = opening(1, "chat", type="llm", attributes={"model": "m1"})
@@ -369,7 +288,7 @@ def test_a_failed_batch_leaves_nothing_behind(store: SqliteStore) -> None:
 
 
 def test_what_is_not_there_is_null_and_what_is_empty_is_not(store: SqliteStore) -> None:
-    """An empty body is a body; whoever asks with `IS NULL` gets the true answer."""
+    """An empty body is a body, also for a query with `IS NULL`."""
     store.append(
         [
             opening(1, "bare"),
@@ -417,7 +336,7 @@ def test_absurd_numbers_keep_no_batch_out(store: SqliteStore) -> None:
 
 
 def test_what_comes_late_takes_back_what_checks_said(store: SqliteStore) -> None:
-    """A span that ended before the run did, told of after it: no time or count of the run changes."""
+    """A span that ended before the run and arrives after it changes no time of the run."""
     late = [closing(3, "tool", 2), SpanUpdate(1, WRITER, 4, T0 + 4000, RUN, "tool", {"seen": True})]
     store.append(
         [opening(1, "root", type="run"), opening(2, "tool", type="tool", parent_id="root")]
@@ -434,8 +353,9 @@ def test_what_comes_late_takes_back_what_checks_said(store: SqliteStore) -> None
     assert results == [1, 0, 1, 0]
 
 
+@pytest.mark.slow
 def test_a_batch_is_gone_as_soon_as_it_is_stored(store: SqliteStore) -> None:
-    """Without the garbage collector's help, which an import turns off: else all of it would stay."""
+    """Without the garbage collector, which an import turns off; else all of it would stay."""
     gc.collect()
     gc.disable()
     try:

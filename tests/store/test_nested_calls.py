@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from test_ingest import closing, opening
 
 import vestige
 from vestige.home import Home
-from vestige.record.types import AnyRecord
+from vestige.record.external_seq import external_seq, external_writer
+from vestige.record.types import MODEL_CALL_TYPES, AnyRecord, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
@@ -67,7 +69,7 @@ ALONE = (1, 7, 1, 0)
 def test_a_call_inside_a_call_counts_once_wherever_a_batch_ends(
     tmp_path: Path, cut: int, outer: dict[str, Any], run: Any, outer_sum: Any, inner_sum: Any
 ) -> None:
-    """The outer one, if it tells its tokens; else the inner one. Both are counted as spans."""
+    """The outer one, if it has tokens; else the inner one. Both are counted as spans."""
     records = nested(outer)
 
     found, rollups = sums(tmp_path, [records[:cut], records[cut:]])
@@ -98,7 +100,7 @@ def test_one_batch_gives_the_same_sums_in_any_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_end_that_is_taken_back_gives_the_inner_call_back(tmp_path: Path, batches: int) -> None:
-    """Closed twice, the last one stands: also the tokens that it tells."""
+    """If it is closed twice, the last end is valid, with its tokens."""
     records = [*nested(OUTER), closing(11, "inner", 3, attributes={"input_tokens": 50})]
     records += [closing(12, "outer", 2, attributes={"input_tokens": 200})]
     parts = [records] if batches == 1 else [records[:8], records[8:11], records[11:]]
@@ -110,27 +112,27 @@ def test_an_end_that_is_taken_back_gives_the_inner_call_back(tmp_path: Path, bat
 
 
 def test_a_call_that_ends_after_the_one_it_stands_in_is_not_added(tmp_path: Path) -> None:
-    """A stream that is read on by somebody else."""
+    """Another process reads the rest of the stream."""
     records = nested(OUTER)
     late = closing(11, "inner", 3, attributes=TOKENS)
-    kept = [record for record in records if record.seq != 4]
+    others = [record for record in records if record.seq != 4]
 
-    one, _ = sums(tmp_path, [[*kept, late]])
+    one, _ = sums(tmp_path, [[*others, late]])
     (tmp_path / "two").mkdir()
-    two, _ = sums(tmp_path / "two", [kept, [late]])
+    two, _ = sums(tmp_path / "two", [others, [late]])
 
     assert one == two == (108, 22)
 
 
 def test_lists_shows_stats_and_trends_count_a_nested_call_once(home: Home) -> None:
     """The newcomer's case: an own span around the client's call."""
-    told = {"input_tokens": 1000, "output_tokens": 200}
-    with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
+    usage = {"input_tokens": 1000, "output_tokens": 200}
+    with Recorder(home, crash_hooks=False) as recorder, recorder.run("agent") as run:
         outer = run.child("ask", type="llm", attributes={"model": "gpt-4o"})
         outer.child("POST /v1/chat", type="llm", attributes={"model": "gpt-4o"}).end(
-            attributes=told
+            attributes=usage
         )
-        outer.end(attributes=told)
+        outer.end(attributes=usage)
     with vestige.open(home.root) as debugger:
         listed = debugger.list().runs[0]
         shown = debugger.show(listed.short_id).data()
@@ -139,10 +141,66 @@ def test_lists_shows_stats_and_trends_count_a_nested_call_once(home: Home) -> No
             by: debugger.trends(since="1d", by=by).data()["buckets"][-1]["cost_usd"]
             for by in ("day", "hour")
         }
-        cost = debugger.overview(listed.short_id).cost
+        cost = debugger.overview(listed.short_id).cost_usd
 
     assert listed.tokens == 1200
     assert shown["run"]["tokens"] == 1200
     assert [(row["input_tokens"], row["output_tokens"]) for row in stats] == [(1000, 200)]
     assert cost is not None and costs["day"] == pytest.approx(cost.dollars)
     assert costs["hour"] == pytest.approx(cost.dollars)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in MODEL_CALL_TYPES if kind != "llm"])
+def test_calls_of_every_kind_of_model_count_and_their_wrappers_do_not(
+    home: Home, kind: str
+) -> None:
+    """An embedding inside a chat call is another call; inside an embedding it is the same one."""
+    usage = {"input_tokens": 1000, "output_tokens": 0}
+    model = {"model": "text-embedding-3-small"}
+    with Recorder(home, crash_hooks=False) as recorder, recorder.run("agent") as run:
+        chat = run.child("ask", type="llm", attributes={"model": "gpt-4o"})
+        outer = chat.child("embed", type=kind, attributes=model)
+        outer.child("POST /v1/embeddings", type=kind, attributes=model).end(attributes=usage)
+        outer.end(attributes=usage)
+        chat.end(attributes={"input_tokens": 10, "output_tokens": 5})
+    with vestige.open(home.root) as debugger:
+        listed = debugger.list().runs[0]
+        stats = {row["key"]: row for row in debugger.stats(by="model").data()["rows"]}
+        cost = debugger.overview(listed.short_id).cost_usd
+        days, hours = (
+            debugger.trends(since="1d", by=by).data()["buckets"][-1] for by in ("day", "hour")
+        )
+        diff = debugger.diff(listed.short_id, listed.short_id).data()
+        deltas = {each["name"]: each["a"] for each in diff["deltas"]}
+
+    assert (listed.input_tokens, listed.output_tokens) == (1010, 5)
+    assert stats["text-embedding-3-small"]["input_tokens"] == 1000
+    assert stats["gpt-4o"]["input_tokens"] == 10
+    assert cost is not None and cost.dollars is not None
+    assert cost.dollars == pytest.approx(0.02 / 1000 + 10 * 2.5e-6 + 5 * 10e-6)
+    assert deltas["cost_usd"] == pytest.approx(cost.dollars)
+    for bucket in (days, hours):
+        assert bucket["input_tokens"] == 1010
+        assert bucket["cost_usd"] == pytest.approx(cost.dollars)
+
+
+@pytest.mark.parametrize("first", ["inner", "outer"])
+def test_embeddings_of_external_exporters_count_once_in_any_order(
+    tmp_path: Path, first: str
+) -> None:
+    """They may send an inner span before the span that contains it, in another request."""
+    spans: dict[str, list[AnyRecord]] = {}
+    for record in nested(OUTER):
+        assert isinstance(record, SpanOpen | SpanClose)
+        is_open = isinstance(record, SpanOpen)
+        changes: dict[str, Any] = {"seq": external_seq(1, 1 if is_open else 2)}
+        if isinstance(record, SpanOpen) and record.type == "llm":
+            changes["type"] = "embedding"
+        record = msgspec.structs.replace(record, writer=external_writer("x"), **changes)
+        spans.setdefault(record.span_id, []).append(record)
+    names = sorted(spans, key=lambda name: name != first)
+
+    found, _ = sums(tmp_path, [spans[name] for name in names])
+
+    assert found == (108, 22)

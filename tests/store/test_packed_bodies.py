@@ -6,7 +6,6 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -41,12 +40,6 @@ def bodies(db: sqlite3.Connection) -> Bodies:
     return Bodies(db)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore.open(tmp_path / "store.db") as store:
-        yield store
-
-
 def put(bodies: Bodies, *texts: bytes, at_ns: int = NOW_NS) -> list[int]:
     return bodies.put_many([(text, at_ns) for text in texts])
 
@@ -60,12 +53,14 @@ def rows(db: sqlite3.Connection, query: str) -> list[tuple[int, ...]]:
 def test_any_texts_come_back_among_longer_ones(bodies: Bodies, calls: list[list[bytes]]) -> None:
     """Whole, in slices, and many at once in any order."""
     ids = [put(bodies, *texts) for texts in calls]
-    given_ = dict(zip(chain(*ids), chain(*calls), strict=True))
+    texts_by_id = dict(zip(chain(*ids), chain(*calls), strict=True))
 
-    assert {each: bodies.read(each) for each in given_} == given_
-    assert {each: bodies.size(each) for each in given_} == {k: len(v) for k, v in given_.items()}
-    assert dict(bodies.read_many(sorted(given_, reverse=True))) == given_
-    for each, text in given_.items():
+    assert {each: bodies.read(each) for each in texts_by_id} == texts_by_id
+    assert {each: bodies.size(each) for each in texts_by_id} == {
+        k: len(v) for k, v in texts_by_id.items()
+    }
+    assert dict(bodies.read_many(sorted(texts_by_id, reverse=True))) == texts_by_id
+    for each, text in texts_by_id.items():
         assert bodies.read(each, 1, 3) == text[1:3]
 
 
@@ -100,7 +95,7 @@ def test_a_pack_is_bounded_in_bytes_and_in_texts(db: sqlite3.Connection, bodies:
 
 
 def test_ids_go_on_after_a_pack(bodies: Bodies, db: sqlite3.Connection) -> None:
-    """Whoever writes next, also another process that has only the tables."""
+    """Also another process that has only the tables."""
     ids = put(bodies, b"a", b"b", b"c")
     more = put(Bodies(db), b"x" * TINY_MAX, b"d")
 
@@ -154,16 +149,20 @@ def test_a_pack_goes_as_a_whole_and_leaves_what_it_was(
 ) -> None:
     """The marker says when, and how long each text was."""
     first, second = put(bodies, b"one", b"second")
-    (kept,) = put(bodies, b"kept")
+    (stored,) = put(bodies, b"kept")
     before = bodies.stored_bytes()
 
     evicted = bodies.evict([second], NOW_NS)
 
     assert (evicted.count, bodies.stored_bytes()) == (2, before - evicted.freed_bytes)
-    assert [bodies.state(each) for each in (first, second, kept)] == ["evicted", "evicted", "kept"]
+    assert [bodies.state(each) for each in (first, second, stored)] == [
+        "evicted",
+        "evicted",
+        "kept",
+    ]
     with pytest.raises(NotFoundError, match=r"evicted by retention on .* \(6 bytes\)"):
         bodies.read(second)
-    assert dict(bodies.read_many([first, second, kept])) == {kept: b"kept"}
+    assert dict(bodies.read_many([first, second, stored])) == {stored: b"kept"}
 
 
 def test_eviction_goes_by_the_last_reference_and_spares_a_pack_with_one_protected_text(
@@ -186,10 +185,10 @@ def test_a_pack_stays_while_a_run_refers_to_one_text_of_it(store: SqliteStore) -
     store.append([*old, *new])
 
     store.prune(RetentionPolicy(7 * 86_400, None), NOW_NS)
-    assert store.sizes()["bodies"] > 0 and texts_of(store, LATER) == [b"[]"]
+    assert store.sizes().bodies > 0 and decode_chunks(store, LATER) == [b"[]"]
 
     store.prune(RetentionPolicy(86_400, None), NOW_NS)
-    assert store.sizes()["bodies"] == store.sizes()["body_bytes"] == 0
+    assert store.sizes().bodies == store.sizes().body_bytes == 0
 
 
 # --- what repeats ---------------------------------------------------------------------------
@@ -221,19 +220,19 @@ def inputs_of(store: SqliteStore, run: str) -> list[int]:
     return [each for each in found if each is not None]
 
 
-def texts_of(store: SqliteStore, run: str) -> list[bytes]:
+def decode_chunks(store: SqliteStore, run: str) -> list[bytes]:
     return [store.read_body(each) for each in inputs_of(store, run)]
 
 
 def test_a_text_that_comes_in_many_batches_has_one_id_in_its_run(store: SqliteStore) -> None:
-    """Loops and repeats are told by ids, whichever tick of the collector brought them."""
+    """Loops and repeats are recognized by ids, whichever tick of the collector brought them."""
     store.append(records(RUN, WRITER, ["same", "a"]))
     store.append(records(RUN, WRITER, ["b", "same"], first=11))
     store.append(records(RUN, WRITER, ["same"], first=21))
 
     ids = inputs_of(store, RUN)
     assert ids[0] == ids[3] == ids[4] and len(set(ids)) == 3
-    assert texts_of(store, RUN) == [b"same", b"a", b"b", b"same", b"same"]
+    assert decode_chunks(store, RUN) == [b"same", b"a", b"b", b"same", b"same"]
 
 
 def test_what_was_evicted_does_not_stand_for_what_is_kept(store: SqliteStore) -> None:
@@ -242,8 +241,8 @@ def test_what_was_evicted_does_not_stand_for_what_is_kept(store: SqliteStore) ->
     with store._transaction():
         store._bodies.evict([inputs_of(store, RUN)[0]], NOW_NS)
 
-    gone, kept = inputs_of(store, RUN)
-    assert gone != kept and store.read_body(kept) == b"same"
+    gone, stored = inputs_of(store, RUN)
+    assert gone != stored and store.read_body(stored) == b"same"
 
 
 def test_a_long_body_from_long_ago_makes_nobody_look_at_all_sheets_since(
@@ -272,8 +271,8 @@ def test_a_long_body_from_long_ago_makes_nobody_look_at_all_sheets_since(
 def look(
     store: SqliteStore, text: str, run: str | None = None, after: str | None = None, limit: int = 10
 ) -> SearchResult:
-    wanted = SearchQuery(re.compile(re.escape(text)), (text,), False, run, ("bodies",))
-    return store.search(wanted, after, limit)
+    query = SearchQuery(re.compile(re.escape(text)), (text,), False, run, ("bodies",))
+    return store.search(query, after, limit)
 
 
 def test_a_tiny_text_is_found_once_wherever_it_is_repeated(store: SqliteStore) -> None:
@@ -318,14 +317,14 @@ def test_a_log_line_has_its_tiny_body(store: SqliteStore) -> None:
 # --- whose they are -------------------------------------------------------------------------
 
 
-def test_a_tenant_sees_only_its_own_packs(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_tenant_sees_only_its_own_packs(store: SqliteStore) -> None:
     store.append(records(RUN, WRITER, ["ours"]))
     store.append(records(LATER, OTHER, ["theirs"]), tenant="acme")
     (ours,), (theirs,) = inputs_of(store, RUN), inputs_of(store, LATER)
 
-    with SqliteStore.open(tmp_path / "store.db", readonly=True, tenant="acme") as acme:
+    with SqliteStore.open(store.path, readonly=True, tenant="acme") as acme:
         assert acme.read_body(theirs) == b"theirs"
         assert dict(acme.read_bodies([ours, theirs])) == {theirs: b"theirs"}
-        assert acme.sizes()["bodies"] == 1
+        assert acme.sizes().bodies == 1
         with pytest.raises(NotFoundError, match="no such body"):
             acme.read_body(ours)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,6 @@ DAY_NS = 86_400 * 10**9
 NOW_NS = 1_000 * DAY_NS
 WEEK = RetentionPolicy(7 * 86_400, None)
 WRITER = "5f0c9a1e77b2c4d0"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
-    return SqliteStore.open(tmp_path / "store.db")
 
 
 def noise(seed: int, size_bytes: int = 20_000) -> str:
@@ -77,7 +71,7 @@ def test_runs_older_than_the_bound_go_with_all_their_rows(store: SqliteStore) ->
     assert (pruned.runs, pruned.spans, pruned.bodies) == (1, 2, 1)
     assert kept_runs(store) == {"run 2"}
     assert input_of(store, 2) == noise(2).encode()
-    assert {name: store.sizes()[name] for name in ("runs", "spans", "logs", "bodies")} == {
+    assert {name: getattr(store.sizes(), name) for name in ("runs", "spans", "logs", "bodies")} == {
         "runs": 1,
         "spans": 2,
         "logs": 1,
@@ -94,7 +88,7 @@ def test_age_counts_from_the_last_record_not_the_first(store: SqliteStore) -> No
 
 
 def test_pinned_and_running_runs_stay_whatever_their_age(store: SqliteStore) -> None:
-    """What somebody wants to keep, and what is not over, is not for pruning."""
+    """Pinned runs and running runs are not pruned."""
     add_run(store, 1, days_ago=100, body=noise(1))
     add_run(store, 2, days_ago=100, body=noise(2), ended=False)
     add_run(store, 3, days_ago=100, body=noise(3))
@@ -108,7 +102,7 @@ def test_pinned_and_running_runs_stay_whatever_their_age(store: SqliteStore) -> 
 
 
 def test_an_unpinned_run_can_go_again(store: SqliteStore) -> None:
-    """A pin is no one-way street."""
+    """A pin can be removed."""
     add_run(store, 1, days_ago=100)
     store.pin(run_id(1))
     store.pin(run_id(1), False)
@@ -189,16 +183,16 @@ def test_daily_sums_outlive_what_they_were_made_of(store: SqliteStore) -> None:
     assert sum(row[6] for row in before) == 6
 
 
-def test_pruned_space_is_given_back_to_the_disk(store: SqliteStore, tmp_path: Path) -> None:
+def test_pruned_space_is_given_back_to_the_disk(store: SqliteStore) -> None:
     """The file itself shrinks; free pages inside it would help nobody."""
     for number in range(1, 31):
         add_run(store, number, days_ago=20, body=noise(number, 100_000))
     add_run(store, 31, days_ago=1, body=noise(31, 100_000))
     store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    before = (tmp_path / "store.db").stat().st_size
+    before = store.path.stat().st_size
 
     pruned = store.prune(WEEK, NOW_NS)
-    after = (tmp_path / "store.db").stat().st_size
+    after = store.path.stat().st_size
 
     assert pruned.runs == 30
     assert after < before / 5
@@ -223,8 +217,10 @@ def test_a_writer_whose_runs_are_gone_is_forgotten_once_it_ended(store: SqliteSt
 def test_a_run_of_which_nobody_can_say_that_it_ended_goes_when_it_is_old(
     store: SqliteStore,
 ) -> None:
-    """Its beginning was never brought here, or who brought it is gone: it is not running, it is only
-    not known to have ended. It goes by age, and its bodies by size."""
+    """Its root span never arrived, or its writer has ended, so it is not running.
+
+    It is pruned by age, and its bodies by size.
+    """
     at_ns, elsewhere, source = NOW_NS - 8 * DAY_NS, "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
     store.append(
         [
@@ -245,7 +241,7 @@ def test_a_run_of_which_nobody_can_say_that_it_ended_goes_when_it_is_old(
 
 
 def test_what_was_not_understood_goes_with_its_run(store: SqliteStore) -> None:
-    """A record of a kind of tomorrow holds as much as any other; so does what a remote process left."""
+    """Records of unknown kinds and rows of remote writers are deleted, too."""
     add_run(store, 1, days_ago=8)
     add_run(store, 2, days_ago=6)
     kinds = [(1, run_id(1), WRITER), (2, run_id(2), WRITER), (1, None, "aaaaaaaaaaaaaaaa")]
@@ -256,9 +252,9 @@ def test_what_was_not_understood_goes_with_its_run(store: SqliteStore) -> None:
 
     store.prune(WEEK, NOW_NS)
 
-    kept = everything(store)
-    assert [row[:3] for row in kept["unknown"]] == [(WRITER, 2, run_id(2))]
-    assert kept["remote_writers"] == []
+    rows = everything(store)
+    assert [row[:3] for row in rows["unknown"]] == [(WRITER, 2, run_id(2))]
+    assert rows["remote_writers"] == []
 
 
 @pytest.mark.parametrize("age_s", [10.0**10, 10.0**15])

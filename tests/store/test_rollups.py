@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vestige.store.histogram import bucket, bucket_upper_ns, quantile_ns
 from vestige.store.sqlite.ingest import rollups
-from vestige.store.sqlite.ingest.rollups import OTHER, Rollups, bucket, bucket_upper_ns, quantile_ns
+from vestige.store.sqlite.ingest.rollups import OTHER, Rollups
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 DAY_NS = 86_400 * 10**9
@@ -31,7 +32,7 @@ def rows(db: sqlite3.Connection) -> list[tuple[object, ...]]:
 
 @given(st.integers(0, 2**62))
 def test_a_bucket_holds_its_duration_within_a_quarter(duration_ns: int) -> None:
-    """The upper edge is what a quantile tells: never below the truth, at most 25 % above."""
+    """A quantile is the upper edge: never below the truth, at most 25 % above."""
     upper_ns = bucket_upper_ns(bucket(duration_ns))
 
     assert duration_ns <= upper_ns <= duration_ns * 1.25
@@ -39,7 +40,7 @@ def test_a_bucket_holds_its_duration_within_a_quarter(duration_ns: int) -> None:
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=200), st.floats(0.01, 1))
 def test_a_quantile_is_near_the_true_one(durations_ns: list[int], share: float) -> None:
-    """Years later the median and p95 can still be told, to within a bucket."""
+    """Years later the median and p95 are still known, to within a bucket."""
     histogram: dict[int, int] = {}
     for duration_ns in durations_ns:
         number = bucket(duration_ns)
@@ -48,10 +49,10 @@ def test_a_quantile_is_near_the_true_one(durations_ns: list[int], share: float) 
     rank = next(n for n in range(1, len(ordered) + 1) if n >= share * len(ordered))
     truth_ns = ordered[rank - 1]
 
-    told_ns = quantile_ns(histogram, share)
+    found_ns = quantile_ns(histogram, share)
 
-    assert told_ns is not None
-    assert truth_ns <= told_ns <= truth_ns * 1.25
+    assert found_ns is not None
+    assert truth_ns <= found_ns <= truth_ns * 1.25
 
 
 def test_no_durations_have_no_quantile() -> None:

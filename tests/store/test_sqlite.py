@@ -38,6 +38,7 @@ def fill(store: SqliteStore, spans: int = 3) -> None:
     store.append(records, Position(WRITER, 1, 1000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", range(1, schema.VERSION + 1))
 def test_a_store_of_every_older_version_opens(tmp_path: Path, version: int) -> None:
     """A released step never changes, so any older file is brought to the present."""
@@ -176,11 +177,11 @@ def test_positions_are_told_and_forgotten(tmp_path: Path) -> None:
     """The offset lives with the rows; once a file is done it is let go."""
     with SqliteStore.open(tmp_path / "store.db") as store:
         fill(store)
-        told = dict(store.positions())
+        before = dict(store.positions())
         store.delete_position(WRITER, 1)
         left = dict(store.positions())
 
-    assert (told, left) == ({(WRITER, 1): 1000}, {})
+    assert (before, left) == ({(WRITER, 1): 1000}, {})
 
 
 def test_the_order_within_a_run_is_by_seq_and_not_by_the_clock(tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ def test_the_order_within_a_run_is_by_seq_and_not_by_the_clock(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("wanted", "names"),
+    ("run_filter", "names"),
     [
         (RunFilter(), ["d_1", "d%1", "c", "b", "a"]),
         (RunFilter(limit=2), ["d_1", "d%1"]),
@@ -210,7 +211,7 @@ def test_the_order_within_a_run_is_by_seq_and_not_by_the_clock(tmp_path: Path) -
     ],
 )
 def test_runs_are_listed_newest_first_by_what_is_asked(
-    tmp_path: Path, wanted: RunFilter, names: list[str]
+    tmp_path: Path, run_filter: RunFilter, names: list[str]
 ) -> None:
     """Filters are exact; `%` and `_` in a name are characters, not wildcards."""
     statuses = {"a": "ok", "b": "error", "c": "interrupted", "d%1": "ok", "d_1": None}
@@ -238,7 +239,7 @@ def test_runs_are_listed_newest_first_by_what_is_asked(
                 store.append(
                     [SpanClose(1, WRITER, number * 2 + 2, T0 + number, run, "s", status, 0)]
                 )
-        found = [run.name for run in store.list_runs(wanted)]
+        found = [run.name for run in store.list_runs(run_filter)]
 
     assert found == names
 
@@ -253,7 +254,7 @@ def test_a_run_that_is_not_there_is_not_found(tmp_path: Path) -> None:
 
 
 def test_a_sync_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
-    """Whoever asks again, before a journal is deleted, must not hear that all is on disk."""
+    """The next call, before a journal is deleted, must not report that all is on disk."""
     with SqliteStore.open(tmp_path / "store.db") as store:
         fill(store)
         next_file = os.dup(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,12 +32,6 @@ def records(number: int, *, writer: int | None = None, body: str = "same text") 
         SpanClose(1, name, 4, T0 + 3, run, tool, "ok", 5),
         SpanClose(1, name, 5, T0 + 4, run, root, "ok", 9),
     ]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore.open(tmp_path / "store.db") as opened:
-        yield opened
 
 
 def as_tenant(store: SqliteStore, tenant: str) -> SqliteStore:
@@ -89,7 +82,7 @@ def test_nobody_can_use_up_the_numbers_of_anothers_writer(store: SqliteStore) ->
 
 
 def test_a_tenants_name_is_plain(store: SqliteStore) -> None:
-    """It stands in views and log lines."""
+    """The name occurs in views and log lines."""
     for name in ("", "A", "a b", "a'", "../x", "x" * 65, "-a"):
         with pytest.raises(UsageError):
             store.append(records(1), tenant=name)
@@ -174,7 +167,8 @@ def test_an_older_store_is_the_default_tenants(tmp_path: Path) -> None:
         (run_id(1), T0, T0),
     )
     connection.execute(
-        "INSERT INTO rollups VALUES ('2025-11-15', 'agent', 'tool', 't', '', 3, 1, 9, '{\"4\":3}', 0, 0, 0, 0)"
+        "INSERT INTO rollups"
+        " VALUES ('2025-11-15', 'agent', 'tool', 't', '', 3, 1, 9, '{\"4\":3}', 0, 0, 0, 0)"
     )
     connection.execute("INSERT INTO pieces VALUES (1, x'00', 1, 1, 0, 'x')")
     connection.execute("INSERT INTO nodes VALUES (1, 0, 1, 1)")
@@ -212,11 +206,13 @@ def test_an_older_store_is_the_default_tenants(tmp_path: Path) -> None:
         ("SELECT * FROM links WHERE target_span = 'x'", "links_target"),
         ("SELECT * FROM runs WHERE run_id = 'x'", "sqlite_autoindex_runs_1"),
         (
-            "SELECT * FROM spans s JOIN runs r ON r.id = s.run WHERE s.span_id >= 'x' AND s.span_id < 'y'",
+            "SELECT * FROM spans s JOIN runs r ON r.id = s.run"
+            " WHERE s.span_id >= 'x' AND s.span_id < 'y'",
             "spans_id",
         ),
         (
-            "SELECT * FROM runs WHERE tenant = 'acme' AND tenant <> 'default' ORDER BY started_ns DESC LIMIT 20",
+            "SELECT * FROM runs WHERE tenant = 'acme' AND tenant <> 'default'"
+            " ORDER BY started_ns DESC LIMIT 20",
             "runs_tenant",
         ),
     ],
@@ -227,15 +223,16 @@ def test_no_index_is_lost_behind_the_views(store: SqliteStore, query: str, index
     with as_tenant(store, "acme") as reader:
         plan = reader._connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
 
-    told = " ".join(row[3] for row in plan)
-    assert index in told
-    assert "SCAN" not in told and "TEMP B-TREE" not in told
+    steps = " ".join(row[3] for row in plan)
+    assert index in steps
+    assert "SCAN" not in steps and "TEMP B-TREE" not in steps
 
 
 def test_a_tenants_reader_leaves_no_file_and_writes_nothing(store: SqliteStore) -> None:
     """Its views are its connection's alone."""
     store.append(records(1), tenant="acme")
     before = list(store._connection.iterdump())
+    files_before = {path.name for path in store.path.parent.iterdir()}
     with as_tenant(store, "acme") as reader:
         reader.query("SELECT * FROM spans", 0, 9)
         with pytest.raises(NotFoundError) as problem:
@@ -243,5 +240,5 @@ def test_a_tenants_reader_leaves_no_file_and_writes_nothing(store: SqliteStore) 
         files = {path.name for path in store.path.parent.iterdir()}
 
     assert list(store._connection.iterdump()) == before
-    assert files <= {"store.db", "store.db-wal", "store.db-shm"}
+    assert files <= files_before | {"store.db-wal", "store.db-shm"}
     assert str(store.path) not in str(problem.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vestige._runtime.clock import SYSTEM
-from vestige.formats.agentdbg.event_schema import timestamp
+from vestige.formats.agentdbg.file_structs import timestamp
 
 RUN = "11111111-1111-4111-8111-111111111111"
 _made = iter(range(1, 1_000_000))

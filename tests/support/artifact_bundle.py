@@ -1,4 +1,4 @@
-"""A bundle that a test may break: a copy of a real one, with its inventory kept true unless told otherwise.
+"""A copy of a real bundle that a test may damage. Its inventory stays correct by default.
 
 bundle = BrokenBundle(tmp_path, "seed_logs_screens")
 bundle.edit("meta.json", lambda meta: meta.pop("git"))

@@ -50,13 +50,23 @@ def launched() -> Iterator[Browser]:
 @contextlib.contextmanager
 def served(home: Path, *arguments: str) -> Iterator[str]:
     """The address that `vestige ui` prints, while it runs."""
-    command = [sys.executable, "-m", "vestige", "ui", "--no-browser", "--home", str(home)]
+    command = [
+        sys.executable,
+        "-m",
+        "vestige",
+        "ui",
+        "--no-browser",
+        "--port",
+        "0",
+        "--home",
+        str(home),
+    ]
     env = {key: value for key, value in os.environ.items() if not key.startswith("VESTIGE_")}
     process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True, env=env)
     assert process.stderr is not None
     try:
         line = process.stderr.readline()
-        found = re.search(r"http://\S+?(?=;)", line)
+        found = re.search(r"http://\S+", line)
         assert found, line + process.stderr.read()
         yield found[0]
     finally:
@@ -69,7 +79,7 @@ class Visit:
     """One page in a context of its own, all other origins blocked and counted."""
 
     def __init__(self, browser: Browser, url: str, **options: object) -> None:
-        self.context: BrowserContext = browser.new_context(**options)  # type: ignore[arg-type]  # Playwright's own
+        self.context: BrowserContext = browser.new_context(**options)  # type: ignore[arg-type]
         self.context.set_default_timeout(WAIT_MS)
         self.problems: list[str] = []
         self.elsewhere: list[str] = []

@@ -41,10 +41,12 @@ QUEUE = """
 with recorder.run("agent", conversation_id="c-1") as run:
     for number in range(3):
         keys = dict(message_id=f"m-{{number}}", source_conversation_id="c-1")
-        with run.span("put", type="queue.enqueue", attributes=dict(keys, target_conversation_id=f"c-{{number}}")) as put:
+        attributes = dict(keys, target_conversation_id=f"c-{{number}}")
+        with run.span("put", type="queue.enqueue", attributes=attributes) as put:
             pass
         def deliver(conversation_id, planted=False):
-            with run.span("deliver", type="queue.deliver", attributes=dict(keys, conversation_id=conversation_id)) as span:
+            attributes = dict(keys, conversation_id=conversation_id)
+            with run.span("deliver", type="queue.deliver", attributes=attributes) as span:
                 span.add_link(put)
                 if planted:
                     span.set_attributes(planted=True)
@@ -55,16 +57,20 @@ MODEL = """
 TOOLS = [{"type": "function", "function": {"name": "search", "parameters": {
     "type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}}}]
 MESSAGES = [{"role": "user", "content": "Search for refunds, please."}]
-CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"q": "refund"}'}}
+FUNCTION = {"name": "search", "arguments": '{"q": "refund"}'}
+CALL = {"id": "call_1", "type": "function", "function": FUNCTION}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "3 found"}
 
 def think(run, message, finish, **attributes):
     body = json.dumps({"model": "gpt-4o", "messages": MESSAGES, "tools": TOOLS})
-    with run.span("chat", type="llm", attributes=dict(model="gpt-4o", **attributes), body=body) as span:
+    attributes["model"] = "gpt-4o"
+    with run.span("chat", type="llm", attributes=attributes, body=body) as span:
         span.end(body=json.dumps({"object": "chat.completion", "model": "gpt-4o",
             "choices": [{"index": 0, "message": message, "finish_reason": finish}]}))
 
 def search(run):
-    with run.span("search", type="tool", attributes={"tool_call_id": "call_1"}, body='{"q": "refund"}') as span:
+    attributes = {"tool_call_id": "call_1"}
+    with run.span("search", type="tool", attributes=attributes, body='{"q": "refund"}') as span:
         span.end(body="3 found")
 """
 
@@ -76,10 +82,10 @@ with recorder.run("agent") as run:
         text = '{"name": "search", "arguments": {"q": "refund"}}'
         think(run, {"role": "assistant", "content": text}, "stop", planted=True)
     else:
-        asked = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-        think(run, asked, "tool_calls")
+        turn = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+        think(run, turn, "tool_calls")
         search(run)
-        MESSAGES += [asked, {"role": "tool", "tool_call_id": "call_1", "content": "3 found"}]
+        MESSAGES += [turn, RESULT]
         think(run, {"role": "assistant", "content": "There are 3."}, "stop")
 """
 )
@@ -88,11 +94,11 @@ MANY_DELIVERIES = (
     MODEL
     + """
 with recorder.run("agent") as run:
-    asked = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    think(run, asked, "tool_calls")
+    turn = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    think(run, turn, "tool_calls")
     search(run)
-    MESSAGES += [asked]
-    MESSAGES += [{"role": "tool", "tool_call_id": "call_1", "content": "3 found"}] * (3 if BUG else 1)
+    MESSAGES += [turn]
+    MESSAGES += [RESULT] * (3 if BUG else 1)
     think(run, {"role": "assistant", "content": "There are 3."}, "stop", planted=True)
 """
 )

@@ -47,7 +47,8 @@ def corrupted_history(agent: Agent, bug: bool) -> Spans:
         "type": "error",
         "error": {
             "type": "invalid_request_error",
-            "message": "messages.1: `tool_use` ids were found without `tool_result` blocks: toolu_7",
+            "message": "messages.1: `tool_use` ids were found without `tool_result` "
+            "blocks: toolu_7",
         },
     }
     bad = agent.call(anthropic_request([*step, MORE]), refusal, status="error", status_code=400)

@@ -40,7 +40,7 @@ FLIGHTS = [{"flight": f"VS{number}", "to": "Oslo", "price": 80 + number} for num
 
 def run_errands(home: Home) -> None:
     clock = FakeClock(SYSTEM.now_ns() - 3600 * SECOND_NS)
-    with Recorder(home, last_words=False, clock=clock) as recorder:
+    with Recorder(home, crash_hooks=False, clock=clock) as recorder:
         errand(recorder, clock, good=True)
         clock.advance(60 * SECOND_NS)
         errand(recorder, clock, good=False)
@@ -51,32 +51,32 @@ def run_errands(home: Home) -> None:
 
 def errand(recorder: Recorder, clock: FakeClock, *, good: bool) -> None:
     flight = "VS3" if good else "VS9"
-    wanted = "Oslo"
+    city = "Oslo"
     with recorder.run("book a trip", "trip of May", component="planner") as run:
-        run.log.info("asked for a trip", to=wanted, nights=3)
-        keep(run, clock, {"goal": wanted, "steps": ["search"]})
-        write(run, clock, "notes/plan.md", f"# Trip to {wanted}\n\n- search\n")
+        run.log.info("asked for a trip", to=city, nights=3)
+        keep(run, clock, {"goal": city, "steps": ["search"]})
+        write(run, clock, "notes/plan.md", f"# Trip to {city}\n\n- search\n")
         messages: list[dict[str, Any]] = [
-            {"role": "user", "content": f"Book me **three nights** in {wanted}, please. {WISHES}"}
+            {"role": "user", "content": f"Book me **three nights** in {city}, please. {WISHES}"}
         ]
-        first = answer("I look for flights.", [("t1", "search_flights", {"to": wanted})], 800, 0)
+        first = answer("I look for flights.", [("t1", "search_flights", {"to": city})], 800, 0)
         call(run, messages, first, clock)
-        found = search(run, clock, wanted)
+        found = search(run, clock, city)
         messages += result(first, "t1", found)
-        keep(run, clock, {"goal": wanted, "steps": ["search", "book"], "flight": flight})
+        keep(run, clock, {"goal": city, "steps": ["search", "book"], "flight": flight})
         second = answer(f"{flight} is cheap.", [("t2", "book", {"flight": flight})], 2900, 800)
         call(run, messages, second, clock)
         with recorder.logger("booking").span("booking desk", "agent") as desk:
             book(desk, clock, flight, good=good)
-        write(run, clock, "notes/plan.md", f"# Trip to {wanted}\n\n- search\n- book {flight}\n")
+        write(run, clock, "notes/plan.md", f"# Trip to {city}\n\n- search\n- book {flight}\n")
         if good:
             done(run, clock, messages)
         else:
             run.end(error=RuntimeError("the trip could not be booked"))
 
 
-def search(run: Span, clock: FakeClock, wanted: str) -> str:
-    with run.tool("search_flights", {"to": wanted}, tool_call_id="t1") as tool:
+def search(run: Span, clock: FakeClock, city: str) -> str:
+    with run.tool("search_flights", {"to": city}, tool_call_id="t1") as tool:
         tool.log.debug("asking the airline", api_key=SECRET)
         clock.advance(SECOND_NS * 2)
         found = json.dumps(FLIGHTS)
@@ -116,7 +116,7 @@ def write(run: Span, clock: FakeClock, path: str, text: str) -> None:
 
 
 def call(
-    span: Span, messages: list[dict[str, Any]], told: dict[str, Any], clock: FakeClock
+    span: Span, messages: list[dict[str, Any]], attributes: dict[str, Any], clock: FakeClock
 ) -> None:
     request = {
         "model": "claude-sonnet-4-5",
@@ -133,10 +133,10 @@ def call(
     }
     made = span.child("messages.create", "llm", body=json.dumps(request), attributes=about)
     clock.advance(SECOND_NS)
-    usage = told["usage"]
+    usage = attributes["usage"]
     made.set_attributes(
         input_tokens=usage["input_tokens"],
         output_tokens=usage["output_tokens"],
         cache_read_tokens=usage["cache_read_input_tokens"],
     )
-    made.end(body=json.dumps(told))
+    made.end(body=json.dumps(attributes))

@@ -120,7 +120,9 @@ def served(
         assert not thread.is_alive()
 
 
-def record(home: Home, name: str = "triage", spans: int = 3, message: str = "looking") -> str:
+def record_collected(
+    home: Home, name: str = "triage", spans: int = 3, message: str = "looking"
+) -> str:
     """A small finished run, taken in; its short id."""
     with vestige.Recorder(home) as recorder, recorder.run(name) as run:
         for number in range(spans):
@@ -167,11 +169,11 @@ class Events:
         """Everything up to the last line of a run that `record` made."""
         return self.until("log", message=f"{name} is done")
 
-    def until(self, event: str, **wanted: object) -> list[tuple[str, str, Any]]:
+    def until(self, event: str, **fields: object) -> list[tuple[str, str, Any]]:
         """Everything up to the first event that has all of this, inclusive."""
         seen = []
         while (one := self.next()) is not None:
             seen.append(one)
-            if one[0] == event and wanted.items() <= one[2].items():
+            if one[0] == event and fields.items() <= one[2].items():
                 return seen
-        raise AssertionError(f"the stream ended before {event} {wanted}: {seen}")
+        raise AssertionError(f"the stream ended before {event} {fields}: {seen}")

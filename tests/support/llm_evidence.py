@@ -83,7 +83,7 @@ class Agent:
 
     def __init__(self, home: Home) -> None:
         self.clock = FakeClock()
-        self.recorder = Recorder(home, clock=self.clock, last_words=False)
+        self.recorder = Recorder(home, clock=self.clock, crash_hooks=False)
         self.run = self.recorder.run("answer", "c-1")
 
     def call(

@@ -62,8 +62,8 @@ def _validator(name: str, part: str = "") -> jsonschema.Draft202012Validator:
 
 @cache
 def _payload_schemas() -> dict[str, str]:
-    told = json.loads((SCHEMAS / "run-event-payloads.schema.json").read_text())
-    found = told["$defs"]["_typeIndex"]["properties"]
+    schema = json.loads((SCHEMAS / "run-event-payloads.schema.json").read_text())
+    found = schema["$defs"]["_typeIndex"]["properties"]
     return {kind: each["$ref"] for kind, each in found.items()}
 
 
@@ -121,8 +121,8 @@ def record_everything(home: Home, name: str = "triage", *, fails: bool = False) 
 
 
 def _call_model(step: Any) -> None:
-    told = {"model": "gpt-4o", "provider": "openai", "authorization": SECRETS["attribute"]}
-    with step.span("gpt", "llm", told, body='[{"role":"user","content":"hi"}]') as call:
+    attributes = {"model": "gpt-4o", "provider": "openai", "authorization": SECRETS["attribute"]}
+    with step.span("gpt", "llm", attributes, body='[{"role":"user","content":"hi"}]') as call:
         call.set_attributes(input_tokens=1_000, output_tokens=100, cache_read_tokens=10)
         call.end(body="hello")
 

@@ -31,7 +31,7 @@ def recording(
     home: Home, conversation_id: str | None = None, clock: FakeClock | None = None, **more: Any
 ) -> Iterator[Span]:
     """A run named `agent`, recorded into `home`; what it raises ends it, and is swallowed."""
-    with Recorder(home, last_words=False, clock=clock or FakeClock(), **more) as recorder:
+    with Recorder(home, crash_hooks=False, clock=clock or FakeClock(), **more) as recorder:
         try:
             with recorder.run("agent", conversation_id) as run:
                 yield run
@@ -70,7 +70,7 @@ def span_named(home: Home, name: str, run: str = "agent", place: int = 0) -> Spa
         return [span for span in evidence.run.spans if span.name == name][place]
 
 
-# --- what a model is sent, and says (OpenAI chat) ---------------------------------------------------
+# --- Requests and answers of a model (OpenAI chat) --------------------------------------
 
 WEATHER = {
     "type": "function",
@@ -90,8 +90,12 @@ WEATHER = {
 
 
 def request(*messages: dict[str, Any], tools: Any = (WEATHER,), text: str = "hello") -> str:
-    said = [{"role": "system", "content": "be brief"}, {"role": "user", "content": text}, *messages]
-    body: dict[str, Any] = {"model": "gpt-4o", "messages": said}
+    history = [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": text},
+        *messages,
+    ]
+    body: dict[str, Any] = {"model": "gpt-4o", "messages": history}
     return json.dumps({**body, "tools": list(tools)} if tools else body)
 
 
@@ -100,7 +104,7 @@ def call(arguments: Any, call_id: str = "call_1", name: str = "weather") -> dict
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
-def asked(*calls: dict[str, Any]) -> dict[str, Any]:
+def requested_calls(*calls: dict[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": list(calls)}
 
 

@@ -73,8 +73,8 @@ def free_port() -> int:
 
     Not one that the kernel gives: it may give the same one to a client while nobody listens.
     """
-    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    first = int(given.read_text().split()[0]) if given.exists() else 49152
+    range_file = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(range_file.read_text().split()[0]) if range_file.exists() else 49152
     places = Path(tempfile.gettempdir(), f"vestige-test-ports-{os.getuid()}")
     places.mkdir(exist_ok=True)
     for port in range(first - 1, 1023, -1):

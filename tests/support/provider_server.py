@@ -27,7 +27,7 @@ class Reply:
     chunks: Sequence[bytes] | None = None
     """Sent one by one, in chunked transfer coding."""
     raw: bytes | None = None
-    """Sent after the headers as they are given: their length may be a lie. Then the connection is closed."""
+    """Sent unchanged after the headers, whose length may be wrong. Then the connection closes."""
     headers: dict[str, str] = field(default_factory=dict)
     type: str = "application/json"
     reset_after: int | None = None

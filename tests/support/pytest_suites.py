@@ -1,4 +1,4 @@
-"""What tests of suites share: small pytest projects in processes of their own, and their bundles."""
+"""Small pytest projects that run in their own processes, and the bundles they leave."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def make_project(folder: Path, source: str, ini: str = "") -> Path:
 
 
 def environment_for(folder: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("VESTIGE_", "PYTEST_", "GITHUB_"))
     }
-    # Of the plugins that are installed here, loading which takes a second, only what a test asks for.
+    # Loading every installed plugin takes a second, so only those that a test needs are loaded.
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return {**kept, **alone, "VESTIGE_HOME": str(folder.parent / "home"), **(more or {})}
+    return {**variables, **alone, "VESTIGE_HOME": str(folder.parent / "home"), **(more or {})}
 
 
 def pytest_command(*arguments: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A small agent with tools and a sub-agent, recorded for real: what the viewer's verbs are asked about.
+"""A small agent with tools and a sub-agent, really recorded, for tests of the viewer's verbs.
 
 record_desk(home)                 # two runs of one conversation: r2 went well, r3 did not
 """
@@ -25,7 +25,7 @@ Messages = list[dict[str, Any]]
 
 def record_desk(home: Home) -> None:
     clock = FakeClock(START_NS)
-    with Recorder(home, last_words=False, clock=clock) as recorder:
+    with Recorder(home, crash_hooks=False, clock=clock) as recorder:
         Desk(recorder, clock).serve("A-17", pays=True)
         clock.advance(3_600 * 10**9)
         Desk(recorder, clock).serve("A-18", pays=False)
@@ -52,9 +52,9 @@ class Desk:
             if not pays:
                 run.end(error=RuntimeError("refund failed"))
 
-    def _step(self, run: Span, said: str, tool: str, order: str, result: str | None) -> None:
+    def _step(self, run: Span, text: str, tool: str, order: str, result: str | None) -> None:
         call_id = f"toolu_{len(self.messages)}"
-        self._call(run, said, (call_id, tool, {"order": order}))
+        self._call(run, text, (call_id, tool, {"order": order}))
         span = run.tool(tool, {"order": order}, tool_call_id=call_id)
         self.clock.advance(20_000_000)
         if tool == "ask_fraud":
@@ -64,12 +64,12 @@ class Desk:
             span.end(error=ValueError("no such order: 0"))
         else:
             span.end(body=result)
-        given = {
+        message = {
             "type": "tool_result",
             "tool_use_id": call_id,
             "content": result or "no such order: 0",
         }
-        self.messages.append({"role": "user", "content": [given]})
+        self.messages.append({"role": "user", "content": [message]})
 
     def _ask_fraud(self, tool: Span, order: str) -> None:
         with tool.child("fraud desk", "agent") as agent:
@@ -85,11 +85,11 @@ class Desk:
         body = json.dumps(request)
         attributes = {"model": "claude-sonnet-4-5", "provider": "anthropic"}
         span = run.child("messages.create", "llm", body=body, attributes=attributes)
-        said = [
+        history = [
             ("persona", SYSTEM),
             *((f"tool:{tool['name']}", json.dumps(tool)) for tool in TOOLS),
         ]
-        span.segments(said, body=body)
+        span.segments(history, body=body)
         self.clock.advance(1_200_000_000)
         span.set_attributes(input_tokens=800, output_tokens=40, cache_read_tokens=500)
         span.end(body=json.dumps(response))
@@ -109,8 +109,8 @@ def ask(messages: Messages, system: str = SYSTEM) -> dict[str, Any]:
 def answer(text: str, *calls: tuple[str, str, dict[str, Any]]) -> dict[str, Any]:
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     content += [
-        {"type": "tool_use", "id": call_id, "name": name, "input": given}
-        for call_id, name, given in calls
+        {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        for call_id, name, arguments in calls
     ]
     return {
         "type": "message",

@@ -1,4 +1,4 @@
-"""Runs to look at: a refund desk that mostly works, a sub-agent, a failure with its cause, hostile text.
+"""Runs of a refund desk: successes, a sub-agent, a failure with its cause, hostile text.
 
 fill(home)                       a home full of them, over some days
 refund(recorder, clock, ...)     one run of it
@@ -37,9 +37,9 @@ HOSTILE = (
 
 
 def fill(home: Home) -> None:
-    """Six days of runs (retention keeps seven): some fail, the last one shows why; one is hostile."""
+    """Record six days of runs (retention keeps seven). Some fail; one has hostile text."""
     clock = FakeClock(SYSTEM.now_ns() - 6 * 24 * HOUR_NS - HOUR_NS)
-    with Recorder(home, last_words=False, clock=clock) as recorder:
+    with Recorder(home, crash_hooks=False, clock=clock) as recorder:
         for number in range(18):
             refund(
                 recorder,
@@ -129,7 +129,10 @@ def _call(
 
 
 def _answer(
-    text: str, calls: Sequence[tuple[str, str, dict[str, str]]], given: int = 800, read: int = 0
+    text: str,
+    calls: Sequence[tuple[str, str, dict[str, str]]],
+    input_tokens: int = 800,
+    read: int = 0,
 ) -> dict[str, Any]:
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     content += [
@@ -141,7 +144,11 @@ def _answer(
         "model": "claude-sonnet-4-5",
         "content": content,
         "stop_reason": "tool_use" if calls else "end_turn",
-        "usage": {"input_tokens": given, "output_tokens": 40, "cache_read_input_tokens": read},
+        "usage": {
+            "input_tokens": input_tokens,
+            "output_tokens": 40,
+            "cache_read_input_tokens": read,
+        },
     }
 
 

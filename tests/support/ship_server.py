@@ -38,7 +38,7 @@ class Serving:
         )
         assert self.process.stderr is not None
         line = self.process.stderr.readline()
-        assert line.startswith(b"serving "), line
+        assert line.startswith(b"Vestige is running at "), line
 
     def kill(self) -> None:
         """As the kernel does it when memory is short."""

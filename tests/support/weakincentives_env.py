@@ -49,8 +49,8 @@ def _candidates() -> Iterator[str]:
     for name in names:  # a pyenv's shim works only for the version that is chosen
         found += sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/*/bin/{name}")))
     if uv := shutil.which("uv"):
-        asked = [uv, "python", "find", ">=3.12"]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        command = [uv, "python", "find", ">=3.12"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         found += done.stdout.split()
     for path in found:
         if _works(path, "import sys, venv; assert sys.version_info >= (3, 12)"):

@@ -61,8 +61,14 @@ def write_zip(path: Path, members: dict[str, bytes]) -> Path:
 
 def seed_members(**changes: Any) -> dict[str, bytes]:
     """A bundle with only what the seed says: no hashes, no listing."""
-    snapshots = b'{"version":"1","created_at":"2024-01-15T10:30:00+00:00","tags":{"session_id":"s"},"slices":[]}\n'
-    logs = b'{"timestamp":"2024-01-15T10:30:00+00:00","level":"INFO","logger":"a.b","event":"e","message":"m","context":{"k":1}}\n'
+    snapshots = (
+        b'{"version":"1","created_at":"2024-01-15T10:30:00+00:00",'
+        b'"tags":{"session_id":"s"},"slices":[]}\n'
+    )
+    logs = (
+        b'{"timestamp":"2024-01-15T10:30:00+00:00","level":"INFO","logger":"a.b",'
+        b'"event":"e","message":"m","context":{"k":1}}\n'
+    )
     manifest: dict[str, Any] = {
         "version": "1",
         "bundle_id": str(BUNDLE),

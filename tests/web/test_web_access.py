@@ -15,9 +15,9 @@ from vestige.home import Home
 pytestmark = pytest.mark.slow
 
 PLACES = {
-    "#/": "text=r21",
+    "#/": "a[href='#/run/r21']",
     "#/?q=fishy&tab=text": "a.hit",
-    "#/?tab=tools": "text=Standing cost",
+    "#/?tab=tools": "text=Prompt cost",
     "#/run/r21?view=tree&span=s9": "section.second",
     "#/sql?q=SELECT name FROM spans LIMIT 5": "text=5 rows",
 }
@@ -45,13 +45,13 @@ def test_axe_finds_nothing_serious(browser: Browser, url: str, scheme: str) -> N
     with visit(browser, url, viewport={"width": 1280, "height": 600}, color_scheme=scheme) as page:
         for name, sign in PLACES.items():
             go_to(page, name, sign)
-            told = Axe().run(page).response["violations"]
-            serious = [one for one in told if one["impact"] in ("serious", "critical")]
+            violations = Axe().run(page).response["violations"]
+            serious = [one for one in violations if one["impact"] in ("serious", "critical")]
             found[name] = [
                 f"{one['id']}: {node['html'][:120]}" for one in serious for node in one["nodes"][:3]
             ]
 
-    assert {name: told for name, told in found.items() if told} == {}
+    assert {name: violations for name, violations in found.items() if violations} == {}
 
 
 @pytest.mark.parametrize("width", [360, 820, 2560])

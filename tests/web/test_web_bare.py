@@ -40,21 +40,23 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
 def test_a_state_without_a_body_and_a_steps_attributes_are_told(page: Page) -> None:
     """What follows a state of which only the name is known is there, too."""
     page.get_by_role("link", name="agent", exact=True).click()
-    said = page.get_by_role("list", name="Transcript")
+    page.get_by_role("tab", name="Transcript").click()
+    transcript = page.get_by_role("list", name="Transcript")
 
-    expect(said).to_contain_text("basket")
-    expect(said).to_contain_text("goal=ship")
-    expect(said).to_contain_text("mail")
+    expect(transcript).to_contain_text("basket")
+    expect(transcript).to_contain_text("goal=ship")
+    expect(transcript).to_contain_text("mail")
 
 
 def test_markdown_that_is_nested_too_deeply_is_shown_as_it_is(page: Page) -> None:
     """The parser gives up; the page does not."""
     page.get_by_role("link", name="agent", exact=True).click()
-    said = page.get_by_role("list", name="Transcript")
-    said.get_by_role("button", name="see the body").click()
-    said.get_by_role("button", name="Markdown").click()
+    page.get_by_role("tab", name="Transcript").click()
+    transcript = page.get_by_role("list", name="Transcript")
+    transcript.get_by_role("button", name="Show full").click()
+    transcript.get_by_role("button", name="Source", pressed=True).click()
 
-    expect(said.locator("pre").last).to_contain_text(">>>> quoted")
+    expect(transcript.locator("pre").last).to_contain_text(">>>> quoted")
 
 
 def test_more_rows_are_those_of_the_query_that_is_shown(page: Page) -> None:

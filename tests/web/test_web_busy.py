@@ -91,17 +91,17 @@ def test_what_was_open_in_a_transcript_is_told_anew_when_it_ends(
     call = run.child("ask", "llm", body="Why?")
     catch_up(home)
     with served(home.root) as url:
-        visit = look(browser, url, "#/run/r2")
-        said = visit.page.get_by_role("list", name="Transcript")
-        expect(said).to_contain_text("open")
+        visit = look(browser, url, "#/run/r2?view=transcript")
+        transcript = visit.page.get_by_role("list", name="Transcript")
+        expect(transcript).to_contain_text("Open")
         call.end(body="Because of this.")
         catch_up(home)
-        expect(said).to_contain_text("Because of this.")
-        expect(said).not_to_contain_text("open")
+        expect(transcript).to_contain_text("Because of this.")
+        expect(transcript).not_to_contain_text("Open")
         run.end()
         catch_up(home)
 
-        expect(visit.page.get_by_role("region", name="Verdict")).to_contain_text("ok")
+        expect(visit.page.get_by_role("region", name="Summary")).to_contain_text("Succeeded")
         visit.done()
 
 
@@ -123,7 +123,7 @@ def test_the_chosen_run_stays_chosen_when_others_come_in_above_it(
 
         expect(page.locator("[role=row][aria-selected=true]")).to_contain_text("older than none")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("region", name="Verdict")).to_contain_text("older than none")
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("older than none")
         visit.done()
 
 
@@ -191,7 +191,7 @@ def test_a_server_that_is_gone_is_told_beside_the_run(
         page.route("**/api/v1/outline?*", lambda route: route.abort())
         run.child("second", "step").end()
         catch_up(home)
-        expect(page.get_by_role("alert")).to_contain_text("does not answer")
+        expect(page.get_by_role("alert")).to_contain_text("Lost connection")
         expect(page.get_by_role("treeitem").filter(has_text="first")).to_be_visible()
         page.unroute("**/api/v1/outline?*")
         page.get_by_role("button", name="Try again").click()
@@ -235,14 +235,20 @@ def test_sums_of_all_runs_are_not_those_of_long_ago(
     with served(home.root) as url:
         visit = look(browser, url, "#/")
         page = visit.page
-        sums = page.get_by_role("region", name="Lately")
+        sums = page.get_by_role("region", name="Trends")
+        totals = page.get_by_role("status", name="Totals")
+        expect(totals).to_contain_text("1 run")
+        page.get_by_role("tab", name="Trends").click()
         expect(sums).to_contain_text(re.compile(r"Runs\s*1"))
+        page.get_by_role("tab", name="Runs").click()
         page.get_by_role("link", name="one").click()
-        expect(page.get_by_role("region", name="Verdict")).to_contain_text("one")
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("one")
         recorder.run("two").end()
         catch_up(home)
         page.clock.set_fixed_time(datetime.now() + timedelta(minutes=1))
         page.get_by_role("link", name="Runs").click()
 
+        expect(totals).to_contain_text("2 runs")
+        page.get_by_role("tab", name="Trends").click()
         expect(sums).to_contain_text(re.compile(r"Runs\s*2"))
         visit.done()

@@ -15,7 +15,12 @@ from vestige.home import Home
 
 pytestmark = pytest.mark.slow
 
-VIEWS = ("transcript", "tree", "timeline", "logs", "state", "files", "metadata")
+PANES = {
+    **dict.fromkeys(("steps", "tree", "timeline"), "Span details"),
+    **dict.fromkeys(("transcript", "logs", "state", "files", "metadata"), "Run view"),
+    "compare": "Selected difference",
+}
+"""The region beside the list of each view."""
 
 
 @pytest.fixture(scope="module")
@@ -31,27 +36,25 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def compare(page: Page) -> None:
     page.evaluate("location.hash = '#/'")
     page.evaluate("location.hash = '#/compare?a=r2&b=r3'")
-    expect(page.get_by_role("region", name="What differs")).to_be_visible()
+    expect(page.get_by_role("region", name="Selected difference")).to_be_visible()
 
 
 def test_comparing_lands_on_the_first_divergence(page: Page) -> None:
     """With its class, and what exactly differs there."""
     compare(page)
     lines = page.get_by_role("list", name="Steps of both runs").get_by_role("listitem")
-    pane = page.get_by_role("region", name="What differs")
+    pane = page.get_by_role("region", name="Selected difference")
 
-    expect(page.get_by_role("region", name="Both runs")).to_contain_text(
-        "The first divergence is state: state plan"
-    )
-    expect(lines.filter(has_text="first: state")).to_have_class(re.compile("chosen"))
-    expect(lines.filter(has_text="first: state")).to_be_in_viewport()
+    expect(page.get_by_role("region", name="Both runs")).to_contain_text("First difference: plan")
+    expect(lines.filter(has_text="First difference")).to_have_class(re.compile("chosen"))
+    expect(lines.filter(has_text="First difference")).to_be_in_viewport()
     expect(pane.get_by_role("row", name=re.compile(r"\$\.flight"))).to_contain_text('"VS9"')
 
 
 def test_equal_stretches_are_folded_and_open(page: Page) -> None:
     compare(page)
     lines = page.get_by_role("list", name="Steps of both runs").get_by_role("listitem")
-    folded = page.get_by_role("button", name="6 equal steps")
+    folded = page.get_by_role("button", name="6 identical steps")
     expect(lines.filter(has_text="search_flights")).to_have_count(0)
     folded.click()
     expect(folded).to_have_attribute("aria-expanded", "true")
@@ -65,40 +68,41 @@ def test_sums_are_held_against_each_other_and_both_sides_open(page: Page) -> Non
     """j and k go from difference to difference; a side opens as the run it is of."""
     compare(page)
     both = page.get_by_role("region", name="Both runs")
-    expect(both.get_by_role("row", name="spans 14 13 -7.1 %")).to_be_visible()
-    expect(both.get_by_role("row", name="outcome ok error", exact=True)).to_be_visible()
+    expect(both.get_by_role("row", name="Spans 14 13 -7.1 %")).to_be_visible()
+    expect(both.get_by_role("row", name="Outcome ok error", exact=True)).to_be_visible()
     page.keyboard.press("j")
-    pane = page.get_by_role("region", name="What differs")
-    expect(pane).to_contain_text("differs: result")
+    pane = page.get_by_role("region", name="Selected difference")
+    expect(pane).to_contain_text("Different result")
     expect(pane).to_contain_text("VS9 is cheap.")
     for side in ("r2", "r3"):
         pane.get_by_role("link", name=f"{side}.s7").click()
-        expect(page.get_by_role("region", name="Verdict")).to_contain_text(side)
-        expect(page.get_by_role("region", name="Detail")).to_contain_text(f"{side}.s7")
+        expect(page.get_by_role("region", name="Summary")).to_contain_text(side)
+        head = page.get_by_role("region", name="Span details").locator(".pane-head")
+        expect(head).to_contain_text("· s7")
         page.go_back()
         expect(pane).to_be_visible()
         page.keyboard.press("j")
 
 
+@pytest.mark.full
 def test_axe_finds_nothing_serious_on_any_view(page: Page) -> None:
-    """Roles, names, focus, contrast; the pane open. Dark differs in its colours alone: three tell."""
-    places = {view: f"#/run/r3?view={view}&span=s7" for view in VIEWS}
+    """Check roles, names, focus and contrast with the pane open; dark mode on four views."""
+    places = {view: f"#/run/r3?view={view}&span=s7" for view in PANES}
     places["compare"] = "#/compare?a=r2&b=r3"
     found: dict[str, list[str]] = {}
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # one of its words
         for name, place in places.items():
-            if scheme == "dark" and name not in ("transcript", "tree", "compare"):
+            if scheme == "dark" and name not in ("steps", "transcript", "tree", "compare"):
                 continue
             page.evaluate("place => { location.hash = place }", place)
-            pane = "What differs" if name == "compare" else "Detail"
-            expect(page.get_by_role("region", name=pane)).to_be_visible()
-            told = Axe().run(page).response["violations"]
+            expect(page.get_by_role("region", name=PANES[name])).to_be_visible()
+            violations = Axe().run(page).response["violations"]
             found[f"{name} {scheme}"] = [
                 f"{one['id']}: {node['html'][:120]}"
-                for one in told
+                for one in violations
                 if one["impact"] in ("serious", "critical")
                 for node in one["nodes"][:3]
             ]
 
-    assert {name: told for name, told in found.items() if told} == {}
+    assert {name: violations for name, violations in found.items() if violations} == {}

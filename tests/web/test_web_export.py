@@ -47,19 +47,22 @@ def test_an_exported_run_opens_from_a_file_with_all_its_views(
 ) -> None:
     """No server, no network (it is switched off), nothing missing, nothing asked for elsewhere."""
     with visit(browser, (folder / "failed.html").as_uri(), offline=True) as page:
-        verdict = page.get_by_role("region", name="Verdict")
+        verdict = page.get_by_role("region", name="Summary")
         expect(verdict).to_contain_text("refund desk")
-        expect(verdict).to_contain_text("crash/uncaught")
-        expect(page.get_by_role("banner")).to_contain_text("Bodies up to")
-        for view in ("Transcript", "Tree", "Timeline", "Logs", "State", "Files", "Metadata"):
-            page.get_by_role("tab", name=view).click()
+        expect(verdict).to_contain_text("Uncaught exception")
+        expect(page.get_by_role("banner")).to_contain_text("Exported")
+        views = page.get_by_role("tablist", name="Views").get_by_role("tab")
+        for at in range(views.count()):
+            views.nth(at).click()
             expect(page.locator(".empty[role=status]")).to_have_count(0)
             expect(page.get_by_role("alert")).to_have_count(0)
         page.keyboard.press("e")
         page.keyboard.press("e")
 
-        expect(page.get_by_role("region", name="Detail")).to_contain_text("refund")
-        expect(page.get_by_role("region", name="Detail").get_by_role("alert")).to_have_count(0)
+        expect(page.get_by_role("region", name="Span details")).to_contain_text("refund")
+        expect(page.get_by_role("region", name="Span details").get_by_role("alert")).to_have_count(
+            0
+        )
         expect(page.get_by_role("navigation")).to_have_count(0)
 
 
@@ -74,7 +77,7 @@ def test_hostile_text_stays_text_in_an_export(browser: Browser, folder: Path) ->
 def test_a_span_has_its_link_in_an_export_too(browser: Browser, folder: Path) -> None:
     address = (folder / "failed.html").as_uri() + "#/run/r21?view=tree&span=s9"
     with visit(browser, address, offline=True) as page:
-        expect(page.get_by_role("region", name="Detail")).to_contain_text("refund")
+        expect(page.get_by_role("region", name="Span details")).to_contain_text("refund")
 
 
 def test_the_answers_inside_are_those_of_the_api(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from support.browsing import Visit, served, visit
 from support.scene import fill
@@ -36,12 +37,16 @@ def test_home_shows_each_run_and_how_it_went(browser: Browser, url: str) -> None
     with visit(browser, url) as page:
         failed, good = row(page, "r21"), row(page, "r19")
 
-        expect(failed).to_contain_text("error")
+        expect(failed).to_contain_text("Failed")
         expect(failed).to_contain_text("refund desk")
-        expect(failed).to_contain_text("crash/uncaught")
-        expect(good).to_contain_text("ok")
+        expect(failed).to_contain_text("refund failed")
+        expect(good).to_contain_text("Succeeded")
         expect(good).to_contain_text("5.37 s")
         expect(good).to_contain_text("$0.0075")
+        totals = page.get_by_role("status", name="Totals")
+        expect(totals).to_contain_text("20 runs")
+        expect(totals).to_contain_text("4 failed (20 %)")
+        page.get_by_role("tab", name="Trends").click()
         expect(page.get_by_role("img", name="Runs: 20")).to_be_visible()
         expect(page.get_by_role("img", name="Failed: 4 · 20 %")).to_be_visible()
 
@@ -53,7 +58,7 @@ def test_a_filter_narrows_and_is_part_of_the_link(browser: Browser, url: str) ->
         expect(page.get_by_text("r19", exact=True)).to_have_count(0)
         expect(row(page, "r15")).to_be_visible()
         link = page.url
-        page.get_by_role("button", name="is:failed").click()
+        page.get_by_role("button", name="Failed", exact=True).click()
 
         expect(row(page, "r19")).to_be_visible()
         assert "q=is%3Afailed" in link
@@ -68,10 +73,41 @@ def test_a_filter_narrows_and_is_part_of_the_link(browser: Browser, url: str) ->
         expect(page.get_by_text("r19", exact=True)).to_have_count(0)
 
 
+def test_every_heading_sorts_and_totals_follow_the_filter(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        ids = page.locator(".runrow .c-run .mono")
+        for heading in ("Duration", "Cost", "Run", "Tokens"):
+            page.get_by_role("button", name=heading, exact=True).click()
+            column = page.get_by_role("columnheader", name=heading, exact=True)
+            expect(column).to_have_attribute("aria-sort", re.compile("ending"))
+            expect(ids.first).not_to_have_text("")
+        page.get_by_role("button", name="Tokens", exact=True).click()
+        expect(page.get_by_role("columnheader", name="Tokens", exact=True)).to_have_attribute(
+            "aria-sort", "ascending"
+        )
+        page.get_by_role("searchbox").fill("is:failed")
+        expect(page.get_by_role("status", name="Totals")).to_contain_text("4 runs")
+
+
+def test_columns_and_saved_filters_stay_in_the_browser(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        page.get_by_role("button", name="Columns").click()
+        page.get_by_role("checkbox", name="Spans").check()
+        page.get_by_role("searchbox").fill("is:failed")
+        page.get_by_role("button", name="Saved filters").click()
+        page.get_by_role("button", name="Save this filter").click()
+        page.goto(url + "#/")
+        page.reload()
+        expect(page.get_by_role("columnheader", name="Spans")).to_be_visible()
+        page.get_by_role("button", name="Saved filters").click()
+        page.get_by_role("button", name="is:failed", exact=True).click()
+        expect(page.get_by_role("searchbox")).to_have_value("is:failed")
+
+
 def test_conversations_can_be_taken_together(browser: Browser, url: str) -> None:
     """One row for each, with how many runs it has; a click shows them."""
     with visit(browser, url) as page:
-        page.get_by_role("button", name="By conversation").click()
+        page.get_by_role("button", name="Group by conversation").click()
         expect(row(page, "r19")).to_contain_text("3 runs")
         expect(page.get_by_text("r18", exact=True)).to_have_count(0)
         row(page, "r19").get_by_role("button", name="3 runs").click()
@@ -83,23 +119,23 @@ def test_conversations_can_be_taken_together(browser: Browser, url: str) -> None
 def test_full_text_search_leads_to_the_span(browser: Browser, url: str) -> None:
     """Words anywhere in a body; the hit is a link to the very span."""
     with visit(browser, url + "#/?q=A-13") as page:
-        page.get_by_role("tab", name="Text").click()
+        page.get_by_role("tab", name="Matches").click()
         page.locator("a.hit").first.click()
 
-        expect(page.get_by_role("region", name="Detail")).to_be_visible()
-        assert "#/run/r15?view=tree&span=s" in page.url
+        expect(page.get_by_role("region", name="Span details")).to_be_visible()
+        assert "#/run/r15?span=s" in page.url and "find=A-13" in page.url
 
 
 def test_tools_are_ranked_by_cost_against_use(browser: Browser, url: str) -> None:
     with visit(browser, url + "#/?tab=tools") as page:
         tools = page.get_by_role("region", name="Tools")
 
-        expect(tools).to_contain_text("Standing cost against use")
+        expect(tools).to_contain_text("Prompt cost vs. usage")
         expect(tools.get_by_role("row").filter(has_text="refund").first).to_contain_text("79 %")
 
 
 def test_the_keyboard_is_enough(browser: Browser, url: str) -> None:
-    """j and k move, e finds the next failure, Enter opens, g goes back, ? tells, Ctrl-K goes anywhere."""
+    """Keys move, find the next failure, open, go back, show help and search."""
     with visit(browser, url) as page:
         expect(row(page, "r21")).to_be_visible()
         for key in "jjjk":
@@ -110,11 +146,12 @@ def test_the_keyboard_is_enough(browser: Browser, url: str) -> None:
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="refund desk")).to_be_visible()
         page.keyboard.press("e")
-        expect(page.get_by_role("region", name="Detail")).to_be_visible()
+        expect(page.get_by_role("region", name="Span details")).to_be_visible()
         page.keyboard.press("Escape")
-        expect(page.get_by_role("region", name="Detail")).to_have_count(0)
+        expect(page.get_by_role("region", name="Span details")).to_have_count(0)
+        expect(page.get_by_role("region", name="Run details")).to_be_visible()
         page.keyboard.press("?")
-        expect(page.get_by_role("dialog")).to_contain_text("next span that failed")
+        expect(page.get_by_role("dialog")).to_contain_text("Next failed span")
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
         page.keyboard.press("g")
@@ -122,10 +159,34 @@ def test_the_keyboard_is_enough(browser: Browser, url: str) -> None:
         page.keyboard.press("Control+k")
         expect(page.get_by_role("dialog").locator("input")).to_be_focused()
         page.keyboard.type("r17")
-        expect(page.get_by_role("option").first).to_contain_text("r17")
+        expect(page.get_by_role("dialog").get_by_role("option").first).to_contain_text("r17")
         page.keyboard.press("Enter")
 
-        expect(page.get_by_role("region", name="Verdict")).to_contain_text("r17")
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("r17")
+
+
+def test_a_span_that_was_closed_stays_closed_when_the_overview_arrives(
+    browser: Browser, url: str
+) -> None:
+    """The page opens the first failure by itself, but not after the reader has closed it."""
+    seen = Visit(browser, url)
+    page = seen.page
+    waiting: list[Route] = []
+    expect(row(page, "r15")).to_be_visible()
+    page.route("**/overview?*", lambda route: waiting.append(route))
+    page.evaluate("location.hash = '#/run/r15'")
+    expect(page.get_by_role("region", name="Run details")).to_be_visible()
+    page.keyboard.press("e")
+    expect(page.get_by_role("region", name="Span details")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("region", name="Run details")).to_be_visible()
+    for each in waiting:
+        each.continue_()
+    expect(page.get_by_role("list", name="Steps")).to_be_visible()
+
+    expect(page.get_by_role("region", name="Run details")).to_be_visible()
+    assert "span=" not in page.url
+    seen.done()
 
 
 def test_two_marked_runs_are_compared_the_older_one_first(browser: Browser, url: str) -> None:
@@ -143,14 +204,14 @@ def test_sql_is_asked_and_ids_are_links(browser: Browser, url: str) -> None:
         page.get_by_role("textbox", name="SQL query").fill(query)
         page.keyboard.press("Control+Enter")
         page.get_by_role("cell").get_by_role("link").click()
-        expect(page.get_by_role("region", name="Detail")).to_be_visible()
+        expect(page.get_by_role("region", name="Span details")).to_be_visible()
     refused = Visit(browser, url + "#/sql?q=DELETE FROM runs")
     expect(refused.page.get_by_role("alert")).to_be_visible()
     refused.context.close()
 
 
 def test_text_from_a_trace_is_text(browser: Browser, url: str) -> None:
-    """Tags, escapes and what turns the direction of writing are shown, not obeyed; nobody is asked."""
+    """Tags, escapes and characters that change the writing direction are shown as text."""
     with visit(browser, url) as page:
         name = row(page, "r20").get_by_role("link")
         expect(name).to_contain_text("<script>window.pwned = 1</script>")
@@ -212,15 +273,13 @@ def test_rows_are_live_until_the_process_is_killed(browser: Browser, tmp_path: P
         assert agent.stdout is not None
         assert agent.stdout.readline() == "in flight\n"
         running = page.get_by_role("row").filter(has_text="night shift")
-        expect(running).to_contain_text("running")
+        expect(running).to_contain_text("Running")
         running.get_by_role("link").click()
-        expect(page.get_by_role("region", name="Verdict")).to_contain_text("running")
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("Running")
         agent.send_signal(signal.SIGKILL)
         agent.wait()
         agent.stdout.close()
 
-        expect(page.get_by_role("region", name="Verdict")).to_contain_text("interrupted")
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("Crashed")
         page.keyboard.press("g")
-        expect(page.get_by_role("row").filter(has_text="night shift")).to_contain_text(
-            "interrupted"
-        )
+        expect(page.get_by_role("row").filter(has_text="night shift")).to_contain_text("Crashed")

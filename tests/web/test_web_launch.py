@@ -25,7 +25,7 @@ def test_a_launch_file_leads_a_browser_to_the_run(browser: Browser, tmp_path: Pa
     opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {seen}.part && mv {seen}.part {seen}\n')
     opener.chmod(0o700)
     with subprocess.Popen(
-        [sys.executable, "-m", "vestige", "ui", "r21", "--home", str(home.root)],
+        [sys.executable, "-m", "vestige", "ui", "r21", "--port", "0", "--home", str(home.root)],
         stderr=subprocess.PIPE,
         env={**os.environ, "BROWSER": str(opener)},
     ) as process:

@@ -91,9 +91,9 @@ def test_rows_come_while_it_runs_and_the_verdict_when_it_is_killed(
     with served(tmp_path / "home") as url, visit(browser, url) as page:
         page.get_by_role("link", name="night shift").click()
         page.get_by_role("tab", name="Tree").click()
-        verdict = page.get_by_role("region", name="Verdict")
+        verdict = page.get_by_role("region", name="Summary")
         rows = page.get_by_role("treeitem")
-        expect(verdict).to_contain_text("running")
+        expect(verdict).to_contain_text("Running")
         agent.do("look around")
         expect(rows.filter(has_text="look around")).to_be_visible()
         page.get_by_role("button", name="Pause").click()
@@ -107,6 +107,6 @@ def test_rows_come_while_it_runs_and_the_verdict_when_it_is_killed(
         expect(rows.filter(has_text="open the door")).to_be_visible()
         agent.kill()
 
-        expect(verdict).to_contain_text("interrupted")
+        expect(verdict).to_contain_text("Crashed")
         expect(verdict).to_contain_text("open the door")
         expect(verdict.get_by_role("button", name="Pause")).to_have_count(0)

@@ -67,15 +67,15 @@ def test_a_link_leads_where_it_led_once_the_key_is_given(
 def test_the_form_is_for_everybody(browser: Browser, url: str, scheme: str) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 640}, color_scheme=scheme)  # type: ignore[arg-type]  # one of two
     page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
+    texts: list[str] = []
+    page.on("console", lambda message: texts.append(message.text))
     page.goto(url)
-    told = Axe().run(page).response["violations"]
+    violations = Axe().run(page).response["violations"]
     wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
     focused = page.evaluate("document.activeElement.id")
     context.close()
 
-    assert [one["id"] for one in told] == []
+    assert [one["id"] for one in violations] == []
     assert not wide
     assert focused == "key"
-    assert [line for line in said if "Content Security Policy" in line] == []
+    assert [line for line in texts if "Content Security Policy" in line] == []

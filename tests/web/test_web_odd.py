@@ -144,7 +144,7 @@ def answer_with(change: Callable[[dict[str, Any]], None]) -> Callable[[Route], N
 
 
 def test_a_result_of_a_call_from_before_the_run_is_shown(visit: Visit, url: str) -> None:
-    page = at(visit, url, "#/run/r2")
+    page = at(visit, url, "#/run/r2?view=transcript")
 
     expect(page.get_by_role("list", name="Transcript")).to_contain_text("an older result")
     expect(page.get_by_role("list", name="Transcript")).to_contain_text("Seen.")
@@ -159,25 +159,26 @@ def test_a_view_that_cannot_be_drawn_says_so_and_the_others_work(visit: Visit, u
             item["kind"], item["text"], item["calls"] = "message", 5, 5
 
     visit.page.route("**/api/v1/transcript?*", answer_with(spoil))
-    page = at(visit, url, "#/run/r2")
-    told = page.get_by_role("alert")
-    expect(told).to_contain_text("could not draw the view Transcript")
+    page = at(visit, url, "#/run/r2?view=transcript")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("went wrong while showing the view Transcript")
     page.get_by_role("tab", name="Tree").click()
-    expect(told).to_have_count(0)
+    expect(alert).to_have_count(0)
     page.get_by_role("treeitem").nth(1).click()
-    expect(page.get_by_role("region", name="Detail")).to_contain_text("messages.create")
+    expect(page.get_by_role("region", name="Span details")).to_contain_text("messages.create")
     page.get_by_role("tab", name="Transcript").click()
-    expect(told).to_contain_text("could not draw")
+    expect(alert).to_contain_text("went wrong while showing")
     page.unroute("**/api/v1/transcript?*")
-    told.get_by_role("link", name="All runs").click()
+    alert.get_by_role("link", name="All runs").click()
 
-    expect(page.get_by_role("link", name="an older talk")).to_be_visible()
+    expect(page.get_by_role("row", name="an older talk")).to_be_visible()
 
 
 def test_a_body_laid_out_is_what_was_recorded(visit: Visit, url: str) -> None:
     """Long numbers are not rounded, keys stay where they were."""
     page = at(visit, url, "#/run/r3?view=tree&span=s3")
-    page.get_by_role("tab", name="Output").click()
+    expect(page.get_by_role("region", name="Content")).to_contain_text(LONG)
+    page.get_by_role("tab", name="Raw").click()
     body = page.get_by_label("Body")
 
     expect(body).to_contain_text(re.compile(rf'"id": {LONG},\s*3?\s*"10": 1,\s*4?\s*"2": 1'))
@@ -187,8 +188,8 @@ def test_a_body_laid_out_is_what_was_recorded(visit: Visit, url: str) -> None:
 def test_long_numbers_are_shown_as_they_were_recorded(visit: Visit, url: str) -> None:
     """In attributes and in states, too: an id that is another one is worse than none."""
     page = at(visit, url, "#/run/r3?view=tree&span=s4")
-    expect(page.get_by_role("region", name="Facts")).to_contain_text(LONG_64)
-    page.get_by_role("tab", name="State").click()
+    expect(page.get_by_role("region", name="Attributes")).to_contain_text(LONG_64)
+    page.get_by_role("tab", name="Snapshots").click()
     page.get_by_role("list", name="Snapshots").get_by_role("button").first.click()
 
     expect(page.get_by_role("region", name="Snapshot")).to_contain_text(f'"order": {LONG_64}')
@@ -203,19 +204,19 @@ def test_an_exported_page_has_long_numbers_as_they_were_recorded(
     page = browser.new_page()
     page.goto(f"{path.as_uri()}#/run/r3?view=tree&span=s4")
 
-    expect(page.get_by_role("region", name="Facts")).to_contain_text(LONG_64)
+    expect(page.get_by_role("region", name="Attributes")).to_contain_text(LONG_64)
     page.close()
 
 
 def test_not_each_letter_is_a_search(visit: Visit, url: str) -> None:
     """A search reads all there is: it begins when one stops typing."""
-    asked: list[str] = []
+    requests: list[str] = []
     page = at(visit, url, "#/?tab=text")
-    page.on("request", lambda one: asked.append(one.url) if "/grep?" in one.url else None)
+    page.on("request", lambda one: requests.append(one.url) if "/grep?" in one.url else None)
     page.get_by_role("searchbox").press_sequentially("older result", delay=10)
-    expect(page.get_by_role("list", name="Where older result stands")).to_be_visible()
+    expect(page.get_by_role("list", name='Matches for "older result"')).to_be_visible()
 
-    assert len(asked) < 6  # of twelve: we may be slow at typing ourselves
+    assert len(requests) < 6  # of twelve: we may be slow at typing ourselves
     visit.done()
 
 
@@ -260,8 +261,8 @@ def test_the_timeline_follows_the_colours_of_the_page(visit: Visit, url: str) ->
 def test_enter_presses_what_has_the_focus(visit: Visit, url: str) -> None:
     """The list's own Enter opens the chosen run only where nothing else is meant."""
     page = at(visit, url, "#/")
-    expect(page.get_by_role("link", name="an older talk")).to_be_visible()
-    page.get_by_role("button", name="By conversation").press("Enter")
+    expect(page.get_by_role("row", name="an older talk")).to_be_visible()
+    page.get_by_role("button", name="Group by conversation").press("Enter")
     expect(page).to_have_url(re.compile("group=conversation"))
     page.get_by_role("link", name="SQL").press("Enter")
 
@@ -281,7 +282,7 @@ def test_a_transcript_that_breaks_off_says_so(visit: Visit, url: str) -> None:
     visit.page.route(
         "**/api/v1/transcript?after=*", lambda route: route.fulfill(status=500, json=failing)
     )
-    page = at(visit, url, "#/run/r2")
+    page = at(visit, url, "#/run/r2?view=transcript")
     expect(page.get_by_role("list", name="Transcript")).to_contain_text("Look.")
     expect(page.get_by_role("alert")).to_contain_text("The store is gone.")
     page.unroute("**/api/v1/transcript?after=*")
@@ -293,18 +294,18 @@ def test_a_transcript_that_breaks_off_says_so(visit: Visit, url: str) -> None:
 
 def test_answers_to_words_that_were_typed_before_are_not_taken(visit: Visit, url: str) -> None:
     """Further hits of the old words come after those of the new ones: they are not shown there."""
-    held: list[Route] = []
+    routes: list[Route] = []
 
     def more(data: dict[str, Any]) -> None:
         data["next"] = "further"
 
     visit.page.route("**/api/v1/grep?*pattern=older", answer_with(more))
-    visit.page.route("**/api/v1/grep?after=*", lambda route: held.append(route))
+    visit.page.route("**/api/v1/grep?after=*", lambda route: routes.append(route))
     page = at(visit, url, "#/?tab=text&q=older")
-    hits = page.get_by_role("list", name="Where")
-    page.get_by_role("button", name="Look further").click()
+    hits = page.get_by_role("list", name="Matches for")
+    page.get_by_role("button", name="Load more").click()
     page.get_by_role("searchbox").fill(LONG)
-    expect(page.get_by_role("list", name=f"Where {LONG} stands")).to_be_visible()
+    expect(page.get_by_role("list", name=f'Matches for "{LONG}"')).to_be_visible()
     old = {
         "short_id": "r9.s9",
         "part": "x",
@@ -314,7 +315,7 @@ def test_answers_to_words_that_were_typed_before_are_not_taken(visit: Visit, url
         "after": "",
     }
     with page.expect_response("**/api/v1/grep?after=*"):
-        held[0].fulfill(json={"version": 1, "hits": [old], "next": None})
+        routes[0].fulfill(json={"version": 1, "hits": [old], "next": None})
     page.evaluate(
         "() => new Promise(done => setTimeout(done, 100))"
     )  # for it to be drawn, if it is
@@ -329,17 +330,17 @@ def test_an_exported_page_has_no_empty_home(visit: Visit, home: Home, browser: B
     page = browser.new_page()
     page.goto(f"{path.as_uri()}#/?q=conversation:x")
 
-    expect(page.get_by_role("region", name="Verdict")).to_contain_text("an older talk")
+    expect(page.get_by_role("region", name="Summary")).to_contain_text("an older talk")
     page.close()
 
 
 def test_the_whole_of_a_text_is_the_whole(visit: Visit, url: str) -> None:
     """A body of several pages, asked for where the transcript cuts it."""
-    page = at(visit, url, "#/run/r3")
-    page.get_by_role("button", name="see the body").click()
-    page.get_by_role("button", name="Less").click()
+    page = at(visit, url, "#/run/r3?view=transcript")
+    page.get_by_role("button", name="Show full output").click()
+    page.get_by_role("button", name="Show less").click()
 
-    expect(page.get_by_role("button", name="All 3,000,008 characters")).to_be_visible()
+    expect(page.get_by_role("button", name="Show more")).to_be_visible()
     visit.done()
 
 

@@ -36,10 +36,10 @@ def run(
     server: Server, use: Callable[[aiohttp.ClientResponse], Awaitable[Any]], **more: Any
 ) -> Any:
     async def main() -> Any:
-        given = {"json": BODY, **more}
+        options = {"json": BODY, **more}
         async with (
             aiohttp.ClientSession() as session,
-            session.post(server.url + CHAT, **given) as response,
+            session.post(server.url + CHAT, **options) as response,
         ):
             return await use(response)
 
@@ -276,6 +276,7 @@ def test_a_guardrail_stops_who_waits_for_nothing_but_the_end(
     assert len(done) == 1
 
 
+@pytest.mark.slow
 def test_a_response_that_is_dropped_unread_is_over(home: Home) -> None:
     """Nobody closed it: its bytes are let go with it, and its span says how it ended."""
     gate = threading.Event()

@@ -91,6 +91,7 @@ def test_a_wrapper_put_over_ours_survives_our_removal(home: Home) -> None:
     assert calls_in(home) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "name"),
     [
@@ -141,6 +142,7 @@ def _outcome(call: Any) -> Any:
     return answer.model_dump(), answer._request_id
 
 
+@pytest.mark.slow
 def test_what_the_sdk_gives_is_equal_with_and_without_the_hook(home: Home) -> None:
     """Answers, streams, refusals, resets: the same values and the same errors."""
     replies = [
@@ -200,14 +202,14 @@ def test_hosts_and_paths_decide_what_is_recorded(home: Home) -> None:
     """Wanted ones, and `!` for never; arguments win over settings."""
     with Server(lambda seen: chat()) as server:
         sdk = client(server)
-        for given in (
+        for options in (
             {"hosts": ["api.example.com"]},
             {"hosts": ["!127.0.0.*"]},
             {"paths": ["!*/chat/*"]},
             {"hosts": ["127.*"], "paths": ["/v1/*"]},
         ):
-            with vestige.capture_http(**given):
-                sdk.chat.completions.create(model=str(sorted(given)), messages=HELLO)
+            with vestige.capture_http(**options):
+                sdk.chat.completions.create(model=str(sorted(options)), messages=HELLO)
 
     assert [call["model"] for call in calls_in(home)] == ["['hosts', 'paths']"]
 

@@ -420,14 +420,14 @@ def test_calls_of_the_gemini_sdk_are_captured(home: Home, capture: object) -> No
         models = client.models
         models.generate_content(model="gemini-2.5-flash", contents="Grüße")
         list(models.generate_content_stream(model="gemini-2.5-flash", contents="Grüße"))
-    whole, streamed = calls_in(home)
+    plain, streamed = calls_in(home)
 
-    assert [call.request for call in (whole, streamed)] == [seen.body for seen in server.seen]
-    assert [call.response for call in (whole, streamed)] == [seen.sent for seen in server.seen]
-    assert whole["model"] == streamed["model"] == "gemini-2.5-flash"
-    assert [whole.span.name, streamed.span.name] == ["generateContent", "streamGenerateContent"]
-    assert whole["input_tokens"] == streamed["input_tokens"] == 6
-    assert [call.span.status for call in (whole, streamed)] == ["ok", "ok"]
+    assert [call.request for call in (plain, streamed)] == [seen.body for seen in server.seen]
+    assert [call.response for call in (plain, streamed)] == [seen.sent for seen in server.seen]
+    assert plain["model"] == streamed["model"] == "gemini-2.5-flash"
+    assert [plain.span.name, streamed.span.name] == ["generateContent", "streamGenerateContent"]
+    assert plain["input_tokens"] == streamed["input_tokens"] == 6
+    assert [call.span.status for call in (plain, streamed)] == ["ok", "ok"]
 
 
 def test_an_async_call_of_the_gemini_sdk_is_captured(home: Home, capture: object) -> None:
@@ -522,18 +522,18 @@ def test_a_call_that_warms_the_cache_is_marked(home: Home, capture: object) -> N
 def test_a_body_that_is_an_iterator_is_captured_as_it_passes(home: Home, capture: object) -> None:
     """Consumed once, by the client."""
     parts = [b'{"model": "m", ', b'"messages": [', b'{"role": "user", "content": "hi"}]}']
-    asked = []
+    sent = []
 
     def body() -> Iterator[bytes]:
         for part in parts:
-            asked.append(part)
+            sent.append(part)
             yield part
 
     with Server([chat()]) as server:
         httpx.post(f"{server.url}/v1/chat/completions", content=body())
     (call,) = calls_in(home)
 
-    assert asked == parts
+    assert sent == parts
     assert call.request == server.seen[0].body == b"".join(parts)
     assert (call["request.streamed"], call["model"]) == (True, "m")
 

@@ -72,7 +72,7 @@ def provider(seen: Seen) -> Reply:
     return chat_stream(["Hel", "lo"]) if b'"stream":true' in seen.body else chat()
 
 
-@pytest.mark.slow
+@pytest.mark.full  # installs litellm
 def test_calls_of_litellm_are_captured_byte_for_byte(home: Home) -> None:
     """It speaks through three clients (the OpenAI SDK, httpx, aiohttp): each call once."""
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), environment()])

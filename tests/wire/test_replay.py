@@ -16,7 +16,15 @@ from support.provider_calls import calls_in
 from support.provider_server import Reply, Seen, Server
 from vestige.home import Home
 from vestige.wire import dispatch
-from vestige.wire.replay import Answer, Line, Player, digest, read_report, target_of, write_script
+from vestige.wire.replaying.player import (
+    Answer,
+    Line,
+    Player,
+    digest,
+    read_report,
+    target_of,
+    write_script,
+)
 
 AGENT = """
 import asyncio, os, sys

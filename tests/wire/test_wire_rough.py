@@ -105,10 +105,10 @@ def test_of_a_stream_that_is_left_open_at_the_end_is_kept_what_came(home: Home) 
     command = [sys.executable, "-m", "vestige", "run", "--", sys.executable]
     with Server(lambda seen: chat_stream(["Hel", "lo"])) as server:
         done = run_in(home, LEFT, server.url + CHAT, '"stop"', "Hel", command=command)
-    whole, half = calls_in(home)
+    complete, half = calls_in(home)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert (whole.span.status, whole["finish_reason"]) == ("ok", "stop")
+    assert (complete.span.status, complete["finish_reason"]) == ("ok", "stop")
     assert (half.span.status, half["response.partial"]) == ("cancelled", True)
     assert b"Hel" in half.response
     assert b'"stop"' not in half.response
@@ -160,12 +160,12 @@ def test_headers_may_be_huge_or_no_text(home: Home) -> None:
                 server.url + CHAT, json=BODY, headers={b"X-Api-Key": b"Hj8Qp2Wd6Kx1"}, timeout=5
             )
         faults = recorder.faults
-    held = b"".join(path.read_bytes() for path in Path(home.root).rglob("*") if path.is_file())
+    stored = b"".join(path.read_bytes() for path in Path(home.root).rglob("*") if path.is_file())
 
     assert faults == {}
     assert [call.span.status for call in calls_in(home)] == ["ok", "ok", "ok"]
-    assert secret[40:80].encode() not in held
-    assert b"Hj8Qp2Wd6Kx1" not in held
+    assert secret[40:80].encode() not in stored
+    assert b"Hj8Qp2Wd6Kx1" not in stored
 
 
 @pytest.mark.parametrize("more", [50, -20])
@@ -173,11 +173,11 @@ def test_a_server_that_lies_about_the_length_is_told_as_the_client_saw_it(
     home: Home, more: int
 ) -> None:
     """Too long a promise is an error with the part that came; too short a one cuts the body."""
-    whole = chat().body
-    said = {"Content-Length": str(len(whole) + more), "Connection": "close"}
+    content = chat().body
+    headers = {"Content-Length": str(len(content) + more), "Connection": "close"}
     with (
         vestige.capture_http(),
-        Server([Reply(raw=whole, headers=said)]) as server,
+        Server([Reply(raw=content, headers=headers)]) as server,
         vestige.Recorder(home) as recorder,
         recorder.run("agent"),
     ):
@@ -189,4 +189,4 @@ def test_a_server_that_lies_about_the_length_is_told_as_the_client_saw_it(
 
     assert (seen is None) == (more > 0)
     assert call.span.status == ("error" if more > 0 else "ok")
-    assert call.response == whole[: len(whole) + min(more, 0)]
+    assert call.response == content[: len(content) + min(more, 0)]

@@ -29,7 +29,7 @@ from vestige.debug import (
     archive_filesystem,
 )
 from vestige.home import Home
-from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, SECRETS_MET_MAX
+from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, HEADER_SECRETS_MAX
 from vestige.wire.headers import header_secrets, masked_headers, masked_url
 
 # No known shape: only being told helps.
@@ -99,6 +99,7 @@ def test_no_key_reaches_our_bytes_whatever_carries_it(home: Home) -> None:
     assert "page=2" in next(call["url"] for call in calls if "health?" in str(call["url"]))
 
 
+@pytest.mark.slow
 def test_every_recorder_learns_the_keys_that_its_calls_carry(tmp_path: Path) -> None:
     """Also one that is made where a former one stood in memory."""
     found = []
@@ -165,10 +166,11 @@ def test_a_secret_is_masked_where_a_letter_of_it_lies_across_two_chunks(
     assert secret.encode() not in written
 
 
+@pytest.mark.slow
 def test_the_secrets_that_are_learned_are_bounded_and_counted(home: Home) -> None:
     recorder = vestige.Recorder(home)
     learn = recorder._emitter.register_secret
-    for number in range(SECRETS_MET_MAX + 2):
+    for number in range(HEADER_SECRETS_MAX + 2):
         learn(f"renewed-token-{number:04d}-Zt7Kq9")
 
     assert recorder.faults == {"wire: too many secrets": 2}
@@ -203,7 +205,7 @@ def test_secrets_of_a_url_are_masked_and_the_rest_stays(url: str, masked: str) -
 
 def test_secret_headers_are_masked_by_their_names() -> None:
     """Cookies one by one: their names say which changed."""
-    told = masked_headers(
+    headers = masked_headers(
         [
             ("Authorization", "Bearer abcdefghijklmnop"),
             ("Cookie", "a=0123456789abcd; b=2"),
@@ -212,7 +214,7 @@ def test_secret_headers_are_masked_by_their_names() -> None:
         ]
     )
 
-    assert told == {
+    assert headers == {
         "authorization": "Bearer abc…redacted…nop",
         "cookie": "a=012…redacted…bcd; b=…redacted…",
         "content-type": "application/json",

@@ -83,21 +83,21 @@ LARGE = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full  # 200 MB over loopback
 def test_an_answer_of_200_mb_costs_the_bound_and_no_more(
     home: Home, run_program: RunProgram
 ) -> None:
     """Its beginning is kept, the rest counted and hashed; the program gets all of it."""
     done = run_program(LARGE, timeout_s=90)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    output = json.loads(done.stdout)
     (call,) = calls_in(home)
 
-    assert told["count"] == 200 * MIB
+    assert output["count"] == 200 * MIB
     # The bound itself, what a growing buffer reserves beyond it, and our modules.
-    assert told["grown"] < 2 * BODY_MAX
+    assert output["grown"] < 2 * BODY_MAX
     assert call["response.bytes"] == 200 * MIB
-    assert call["response.sha256"] == told["sha256"]
+    assert call["response.sha256"] == output["sha256"]
     assert call.response.startswith(bytes(range(256)))
     assert BODY_MAX - 1024 < len(call.response) <= BODY_MAX
     assert call.span.output is not None and call.span.output.cut
@@ -115,6 +115,7 @@ def test_a_stream_of_single_bytes_costs_its_bytes() -> None:
     assert tape.time_of(100_000) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "br, zstd"])
 def test_a_bomb_is_undone_up_to_the_bound(coding: str) -> None:
     """A few kilobytes that would be a gigabyte, and no more memory than the bound asks for: brotli and
@@ -134,6 +135,7 @@ def test_a_bomb_is_undone_up_to_the_bound(coding: str) -> None:
     assert peak < 8 * MIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "br, zstd"])
 @pytest.mark.parametrize("size", [0, BODY_CHUNK - 1, BODY_CHUNK, 2 * BODY_CHUNK, 3 * MIB + 1])
 def test_what_is_undone_in_steps_is_undone_to_the_last_byte(coding: str, size: int) -> None:
@@ -193,9 +195,9 @@ def test_a_conversation_of_fifty_turns_is_stored_15_times_smaller_than_gzip(home
         for turn in range(50):
             messages.append({"role": "user", "content": f"turn {turn}: {_text(turn)[:200]}"})
             made = client.chat.completions.create(model="m", messages=messages, tools=_tools())
-            asked = made.choices[0].message
-            messages.append(asked.model_dump(exclude_none=True))
-            call_id = asked.tool_calls[0].id  # type: ignore[index]
+            message = made.choices[0].message
+            messages.append(message.model_dump(exclude_none=True))
+            call_id = message.tool_calls[0].id  # type: ignore[index]
             messages.append(
                 {"role": "tool", "tool_call_id": call_id, "content": _text(turn + 99, 800)}
             )
@@ -207,7 +209,7 @@ def test_a_conversation_of_fifty_turns_is_stored_15_times_smaller_than_gzip(home
         len(gzip.compress(data)) for call in calls for data in (call.request, call.response)
     )
     with SqliteStore.open(home.store, readonly=True) as store:
-        stored = store.sizes()["body_bytes"]
+        stored = store.sizes().body_bytes
     assert packed / stored >= 15
 
 
@@ -237,6 +239,7 @@ def _tools() -> Any:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("get", [requests.post, httpx.post])
 def test_a_response_that_a_program_keeps_does_not_keep_its_bytes_twice(
     home: Home, get: Callable[..., Any]
@@ -247,11 +250,11 @@ def test_a_response_that_a_program_keeps_does_not_keep_its_bytes_twice(
         url = server.url + "/v1/chat/completions"
         get(url, json={"model": "m", "messages": []})  # what is made once is made
         tracemalloc.start()
-        kept = [get(url, json={"model": "m", "messages": []}) for _ in range(3)]
+        responses = [get(url, json={"model": "m", "messages": []}) for _ in range(3)]
         gc.collect()
-        held, _ = tracemalloc.get_traced_memory()
+        traced, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
 
     assert len(calls_in(home)) == 4
     # The server keeps what it sent, the program what it got.
-    assert held < (2 * len(kept) + 1) * size
+    assert traced < (2 * len(responses) + 1) * size

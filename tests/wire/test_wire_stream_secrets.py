@@ -53,7 +53,7 @@ def leaks(home: Home) -> list[str]:
     return found
 
 
-def said(call: Call) -> tuple[str, list[str]]:
+def texts_of(call: Call) -> tuple[str, list[str]]:
     response = parse_response(call.response)
     assert response is not None
     return response.text, [each.arguments for each in response.calls]
@@ -155,6 +155,7 @@ def claude_async(url: str) -> str:
     return asyncio.run(ask())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ask", "chunks"),
     [
@@ -174,12 +175,12 @@ def test_text_and_tool_arguments_that_an_sdk_streams_are_stored_redacted(
         recorder.run("agent"),
     ):
         recorder.secret(REGISTERED)
-        told = ask(server.url)
+        received = ask(server.url)
     before = leaks(home)
     (call,) = calls_in(home)
 
-    assert told == TEXT, "the program sees what the server sent"
-    assert said(call) == (redacted(TEXT), [redacted(ARGUMENTS)])
+    assert received == TEXT, "the program sees what the server sent"
+    assert texts_of(call) == (redacted(TEXT), [redacted(ARGUMENTS)])
     assert (before, leaks(home)) == ([], [])
 
 
@@ -234,6 +235,7 @@ def pieces(body: bytes, *lengths: int) -> list[bytes]:
     raise AssertionError("no lengths")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", [with_httpx, with_requests, with_aiohttp])
 @pytest.mark.parametrize(
     ("body", "headers"),
@@ -257,7 +259,7 @@ def test_a_stream_in_odd_chunks_is_stored_redacted(
         ask(f"{server.url}/v1/chat/completions")
     (call,) = calls_in(home)
 
-    assert said(call)[0] == redacted(TEXT)
+    assert texts_of(call)[0] == redacted(TEXT)
     assert leaks(home) == []
 
 
@@ -293,10 +295,11 @@ def test_a_stream_that_is_reset_is_stored_redacted_as_far_as_it_came(home: Home)
     (call,) = calls_in(home)
 
     assert call["response.partial"] is True
-    assert said(call)[0].startswith("The key is sk-…redacted…0Qw")
+    assert texts_of(call)[0].startswith("The key is sk-…redacted…0Qw")
     assert leaks(home) == []
 
 
+@pytest.mark.slow
 def test_a_long_stream_is_stored_redacted(home: Home) -> None:
     """Longer than a journal line: its body goes to a file, step by step."""
     filler = ["word "] * 4000
@@ -309,5 +312,5 @@ def test_a_long_stream_is_stored_redacted(home: Home) -> None:
         with_httpx(f"{server.url}/v1/chat/completions")
     (call,) = calls_in(home)
 
-    assert said(call)[0] == redacted("".join([*filler, TEXT, *filler]))
+    assert texts_of(call)[0] == redacted("".join([*filler, TEXT, *filler]))
     assert leaks(home) == []

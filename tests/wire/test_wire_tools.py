@@ -181,7 +181,7 @@ def test_what_a_middleware_changed_is_between_before_and_after(home: Home) -> No
         sent = server.seen[0].body
     (model,) = [span for span in spans_in(home).values() if span.type == "llm"]
     with vestige.open(home) as debugger:
-        told = str(debugger.diff(model.id, before_after=True))
+        text = str(debugger.diff(model.id, before_after=True))
 
     assert b"something else" in sent
-    assert "find x" in told and "something else" in told
+    assert "find x" in text and "something else" in text

@@ -1,23 +1,32 @@
 /**
- * The one door to data. An exported page carries the answers it needs; a served page asks its server.
+ * All access to data. An exported page contains its answers; a served page asks its server.
  *
  *     const run = await get<OutlineData>("outline", { id: "r7" });
  *
- * The same question always has the same key (`keyOf`), which is how an export finds its answers:
- * so ask with short ids (r7, r7.s12), and leave out what is the default.
+ * The same question always has the same key (`keyOf`), by which an export finds its answers: use short
+ * ids (r7, r7.s12), and leave out defaults.
  */
 
+import { suspect } from "./connection";
 import type { paths } from "./generated/openapi";
 
-type Operations = { [P in keyof paths as P extends `/api/v1/${infer V}` ? V : never]: paths[P]["get"] };
-/** What can be asked: the paths of the server's OpenAPI document. */
+type Operations = {
+  [P in keyof paths as P extends `/api/v1/${infer V}` ? V : never]: paths[P]["get"];
+};
+/** A verb: a path of the server's OpenAPI document. */
 export type Verb = keyof Operations;
-type Query<V extends Verb> = NonNullable<Operations[V] extends { parameters: { query?: infer Q } } ? Q : never>;
+type Query<V extends Verb> = NonNullable<
+  Operations[V] extends { parameters: { query?: infer Q } } ? Q : never
+>;
 type Names<V extends Verb> = V extends Verb ? keyof Query<V> : never;
-/** Parameters by the names that the document has. */
+/** Query parameters, as named in the document. */
 export type Params = { [N in Names<Verb>]?: string | number | boolean | null | undefined };
-/** What the document says of an answer. */
-export type Told<V extends Verb> = Operations[V] extends { responses: { 200: { content: { "application/json": infer A } } } } ? A : never;
+/** The type of an answer, from the document. */
+export type Answer<V extends Verb> = Operations[V] extends {
+  responses: { 200: { content: { "application/json": infer A } } };
+}
+  ? A
+  : never;
 
 export class ApiError extends Error {
   constructor(
@@ -31,22 +40,22 @@ export class ApiError extends Error {
 
 /** `verb?a=1&b=2`: parameters sorted by name, empty and false ones left out. */
 export function keyOf(verb: Verb, params: Params = {}): string {
-  const told = Object.entries(params)
+  const pairs = Object.entries(params)
     .filter(([, value]) => value !== undefined && value !== null && value !== false && value !== "")
     .map(([name, value]) => [name, String(value)] as const)
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
-  return told.length ? `${verb}?${told.join("&")}` : verb;
+  return pairs.length ? `${verb}?${pairs.join("&")}` : verb;
 }
 
 // --- numbers ---------------------------------------------------------------------------------
 
 /** Verbs whose answers hold values of a trace, which are shown and not reckoned with. */
 const EXACT = /^(span|state)(\?|$)/;
-/** A whole number that may be longer than a number here can be. A false alarm costs time only. */
+/** An integer that may not fit a JavaScript number. A false positive costs only time. */
 const LONG = /[:,[]\s*-?\d{16,}\s*[,\]}]/;
 
-/** As it was written: a whole number that would be rounded is a bigint, where the browser tells us. */
+/** Parse JSON without rounding: integers that do not fit become bigint, where the browser supports it. */
 function parseExact(text: string): unknown {
   if (!LONG.test(text)) return JSON.parse(text);
   return JSON.parse(text, (_key, value: unknown, context?: { source?: string }) => {
@@ -55,10 +64,14 @@ function parseExact(text: string): unknown {
   });
 }
 
-/** JSON of what an answer held. A browser that gave us bigints can write them, too. */
+/** Write an answer as JSON. A browser that parsed bigints can also write them. */
 export function exactJson(value: unknown, indent?: number): string {
   const raw = (JSON as unknown as { rawJSON?: (text: string) => unknown }).rawJSON ?? String;
-  return JSON.stringify(value, (_key, one: unknown) => (typeof one === "bigint" ? raw(String(one)) : one), indent);
+  return JSON.stringify(
+    value,
+    (_key, one: unknown) => (typeof one === "bigint" ? raw(String(one)) : one),
+    indent,
+  );
 }
 
 // --- answers that came with the page ---------------------------------------------------------
@@ -66,7 +79,7 @@ export function exactJson(value: unknown, indent?: number): string {
 type Answers = Record<string, unknown>;
 const parts = [...document.querySelectorAll<HTMLScriptElement>("script[data-answers]")];
 
-/** True in a page made by `vestige export --format html`: no server, nothing to ask. */
+/** True in a page made by `vestige export --format html`, which has no server. */
 export const exported = parts.length > 0;
 /** The run that it shows. */
 export const exportedRun = parts.find((part) => part.dataset.run)?.dataset.run ?? "";
@@ -87,10 +100,29 @@ async function embedded(key: string): Promise<unknown> {
     const { plain, exact } = await answers;
     if (Object.hasOwn(plain, key)) return (EXACT.test(key) ? exact : plain)[key];
   }
-  throw new ApiError(404, "not_in_export", "This was not taken into the export.");
+  throw new ApiError(404, "not_in_export", "Not included in this export");
 }
 
-/** What an export says about itself. */
+/** Return the bodies of an export that contain a text: span and part, in the order of the spans. */
+export async function searchExport(words: string): Promise<{ short_id: string; part: string }[]> {
+  const hits = new Map<string, { short_id: string; part: string }>();
+  const wanted = words.toLowerCase();
+  for (const part of parts) {
+    let answers = opened.get(part);
+    if (!answers) opened.set(part, (answers = unpack(part)));
+    for (const [key, answer] of Object.entries((await answers).plain)) {
+      if (!key.startsWith("body?")) continue;
+      const body = answer as { short_id?: string; which?: string; text?: string };
+      if (!body.short_id || !body.text?.toLowerCase().includes(wanted)) continue;
+      const hit = { short_id: body.short_id, part: body.which ?? "input" };
+      hits.set(`${hit.short_id} ${hit.part}`, hit);
+    }
+  }
+  const number = (hit: { short_id: string }): number => Number(hit.short_id.split(".s")[1]);
+  return [...hits.values()].sort((one, other) => number(one) - number(other));
+}
+
+/** Read the description of an export. */
 export async function aboutExport<T>(): Promise<T> {
   return (await embedded("export")) as T;
 }
@@ -99,8 +131,12 @@ export async function aboutExport<T>(): Promise<T> {
 
 async function refusal(response: Response): Promise<ApiError> {
   try {
-    const told = (await response.json()) as { error?: string; message?: string };
-    return new ApiError(response.status, told.error ?? "error", told.message ?? response.statusText);
+    const answer = (await response.json()) as { error?: string; message?: string };
+    return new ApiError(
+      response.status,
+      answer.error ?? "error",
+      answer.message ?? response.statusText,
+    );
   } catch {
     return new ApiError(response.status, "error", `The server answered ${response.status}.`);
   }
@@ -113,13 +149,16 @@ export async function get<T>(verb: Verb, params: Params = {}, signal?: AbortSign
     credentials: "same-origin",
     headers: { Accept: "application/json" },
     signal: signal ?? null,
+  }).catch((problem: unknown) => {
+    if (!signal?.aborted) suspect();
+    throw problem;
   });
   if (!response.ok) throw await refusal(response);
   return (EXACT.test(key) ? parseExact(await response.text()) : await response.json()) as T;
 }
 
 export async function post<T>(path: string, body: unknown): Promise<T> {
-  if (exported) throw new ApiError(405, "exported", "An exported page cannot be written to.");
+  if (exported) throw new ApiError(405, "exported", "Exports are read-only");
   const response = await fetch(`/api/v1/${path}`, {
     method: "POST",
     credentials: "same-origin",
@@ -133,7 +172,7 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
 // --- what happens now ------------------------------------------------------------------------
 
 export interface LiveEvent {
-  /** `reset`: the place to go on from is gone, load anew. */
+  /** `reset`: the cursor has expired, so load again. */
   type: "span" | "log" | "run" | "reset";
   data: Record<string, unknown>;
 }
@@ -147,9 +186,12 @@ export function listen(hear: (event: LiveEvent) => void, run?: string): () => vo
   let timer = 0;
   const take = (event: MessageEvent<string>): void => {
     try {
-      hear({ type: event.type as LiveEvent["type"], data: JSON.parse(event.data) as Record<string, unknown> });
+      hear({
+        type: event.type as LiveEvent["type"],
+        data: JSON.parse(event.data) as Record<string, unknown>,
+      });
     } catch {
-      // A torn event: the next one tells the same.
+      // A truncated event: the next one covers it.
     }
   };
   const open = (): void => {
@@ -158,7 +200,8 @@ export function listen(hear: (event: LiveEvent) => void, run?: string): () => vo
       source.addEventListener(name, take as EventListener);
     }
     source.addEventListener("error", () => {
-      // Refused (too many streams, say), a browser gives up for good; cut off, it comes back by itself.
+      suspect();
+      // After a refusal (too many streams) a browser gives up; after a lost connection it reconnects.
       if (source.readyState === EventSource.CLOSED) timer = window.setTimeout(again, AGAIN_MS);
     });
   };

@@ -1,20 +1,24 @@
-/** The frame of every page: the bar on top, the page, and what may lie over it. */
+/** The frame of every page: top bar, page, search palette and shortcuts dialog. */
 
 import { useEffect, useState } from "preact/hooks";
 import { aboutExport, exported, get } from "./api";
+import { lost } from "./connection";
 import { Help, helpOpen, useKeys } from "./keys";
-import { Boundary } from "./parts/boundary";
-import { bytes, count } from "./parts/format";
-import { Palette, paletteOpen, useCommands, type Command } from "./palette";
 import { Compare } from "./pages/compare";
 import { Home } from "./pages/home";
 import { Run } from "./pages/run";
 import { Sql } from "./pages/sql";
+import { type Command, Palette, paletteOpen, useCommands } from "./palette";
+import { Boundary } from "./parts/boundary";
+import { bytes, count, dateTime } from "./parts/format";
+import { RunSearch } from "./parts/run-search";
+import { Share } from "./parts/share";
+import { go, href, type Page, route, type Theme, theme } from "./router";
 import type { ListData } from "./types";
-import { go, href, route, theme, type Page, type Theme } from "./state";
 
 const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 const SIGN: Record<Theme, string> = { auto: "◐", light: "☀", dark: "☾" };
+const THEME_NAME: Record<Theme, string> = { auto: "system", light: "light", dark: "dark" };
 const turn = (): void => void (theme.value = NEXT[theme.peek()]);
 
 /** Runs by their id or name, from any page. */
@@ -26,10 +30,18 @@ async function runsLike(words: string): Promise<Command[]> {
   return runs
     .filter((run) => !byId || run.short_id.startsWith(text))
     .slice(0, 12)
-    .map((run) => ({ title: run.name, note: `run ${run.short_id} ${run.outcome}`, run: () => go(href("run", run.short_id)) }));
+    .map((run) => ({
+      title: run.name,
+      note: `run ${run.short_id} ${run.outcome}`,
+      run: () => go(href("run", run.short_id)),
+    }));
 }
 
-const PAGES: [Page, string][] = [["home", "Runs"], ["compare", "Compare"], ["sql", "SQL"]];
+const PAGES: [Page, string][] = [
+  ["home", "Runs"],
+  ["compare", "Compare"],
+  ["sql", "SQL"],
+];
 
 interface ExportData {
   made_at: string;
@@ -38,7 +50,7 @@ interface ExportData {
   bodies_left_out: number;
 }
 
-/** Of an exported page: when it was made, and what is not in it. */
+/** The time of an export, and what is not included in it. */
 function About() {
   const [data, setData] = useState<ExportData | null>(null);
   useEffect(() => {
@@ -46,49 +58,95 @@ function About() {
   }, []);
   if (!data) return <span class="grow" />;
   const left = [
-    ...(data.bodies_left_out ? [`${count(data.bodies_left_out)} bodies`] : []),
+    ...(data.bodies_left_out
+      ? [`${count(data.bodies_left_out)} payloads over ${bytes(data.body_bytes_max)}`]
+      : []),
     ...(data.spans_left_out ? [`details of ${count(data.spans_left_out)} spans`] : []),
   ];
-  const told = `Exported ${data.made_at.slice(0, 16).replace("T", " ")}. Bodies up to ${bytes(data.body_bytes_max)} are in it${left.length ? `; left out: ${left.join(", ")}` : ""}.`;
-  return <span class="grow cut quiet" title={told}>{told}</span>;
+  const text = `Exported ${dateTime(data.made_at)}.${left.length ? ` Not included: ${left.join(", ")}.` : ""}`;
+  return (
+    <span class="grow cut quiet" title={text}>
+      {text}
+    </span>
+  );
 }
 
 export function App() {
   const { page } = route.value;
   useKeys([
-    { key: "ctrl+k", say: "go to a run, a span, a view", run: () => (paletteOpen.value = !paletteOpen.peek()) },
-    { key: "?", say: "this list", run: () => (helpOpen.value = true) },
-    { key: "g", say: "all runs", run: () => !exported && go("#/") },
-    { key: "T", say: "light, dark, or as the system", run: turn },
+    { key: "ctrl+k", label: "Search", run: () => (paletteOpen.value = !paletteOpen.peek()) },
+    { key: "?", label: "Show keyboard shortcuts", run: () => (helpOpen.value = true) },
+    { key: "g", label: "Go to all runs", run: () => !exported && go("#/") },
+    { key: "T", label: "Switch theme", run: turn },
   ]);
   useCommands(runsLike);
   useCommands(() => [
-    ...(exported ? [] : PAGES.map(([to, title]) => ({ title, note: "page", run: () => go(href(to)) }))),
-    { title: "Light or dark", note: `now: ${theme.peek()}`, run: turn },
-    { title: "Keyboard", note: "?", run: () => void (helpOpen.value = true) },
+    ...(exported
+      ? []
+      : PAGES.map(([to, title]) => ({ title, note: "page", run: () => go(href(to)) }))),
+    { title: "Switch theme", note: THEME_NAME[theme.peek()], run: turn },
+    { title: "Keyboard shortcuts", note: "?", run: () => void (helpOpen.value = true) },
   ]);
   return (
     <>
       <header class="topbar">
-        {exported ? <span class="brand">Vestige</span> : <a class="brand" href="#/">Vestige</a>}
+        {exported ? (
+          <span class="brand">Vestige</span>
+        ) : (
+          <a class="brand" href="#/">
+            Vestige
+          </a>
+        )}
         {!exported && (
           <nav aria-label="Pages">
             {PAGES.map(([to, title]) => (
-              <a key={to} href={href(to)} aria-current={to === page ? "page" : undefined}>{title}</a>
+              <a key={to} href={href(to)} aria-current={to === page ? "page" : undefined}>
+                {title}
+              </a>
             ))}
           </nav>
         )}
         {exported ? <About /> : <span class="grow" />}
-        <button type="button" class="plain" onClick={() => (paletteOpen.value = true)} aria-label="Go to (Ctrl K)">
-          <span class="word">Go to</span> <kbd>Ctrl K</kbd>
+        {page === "run" && <RunSearch key={route.value.id} run={route.value.id} />}
+        {page === "run" && !exported && (
+          <Share key={`share ${route.value.id}`} run={route.value.id} />
+        )}
+        <button
+          type="button"
+          class="plain"
+          onClick={() => (paletteOpen.value = true)}
+          aria-label="Search (Ctrl K)"
+        >
+          <span class="word">Search</span> <kbd>Ctrl K</kbd>
         </button>
-        <button type="button" class="plain" onClick={turn} aria-label={`Colours: ${theme.value}`} title={`Colours: ${theme.value}`}>
+        <button
+          type="button"
+          class="plain"
+          onClick={turn}
+          aria-label={`Theme: ${THEME_NAME[theme.value]}`}
+          title={`Theme: ${THEME_NAME[theme.value]}`}
+        >
           {SIGN[theme.value]}
         </button>
-        <button type="button" class="plain" onClick={() => (helpOpen.value = true)} aria-label="Keyboard">?</button>
+        <button
+          type="button"
+          class="plain on-wide"
+          onClick={() => (helpOpen.value = true)}
+          aria-label="Keyboard shortcuts"
+        >
+          ?
+        </button>
       </header>
+      {lost.value && (
+        <div class="offline" role="alert">
+          Lost connection to Vestige. Trying again… To restart it: <code>vestige ui</code>
+        </div>
+      )}
       <main class="column grow">
-        <Boundary what="this page" of={`${page} ${route.value.id}`}>
+        <Boundary
+          what="this page"
+          of={`${page} ${route.value.id} ${page === "compare" ? route.value.params.toString() : ""}`}
+        >
           {page === "home" && <Home />}
           {page === "run" && <Run key={route.value.id} />}
           {page === "compare" && <Compare />}

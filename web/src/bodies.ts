@@ -1,14 +1,14 @@
 /** Bodies as bytes: an answer holds a page of one, as text or base64. */
 
-import { ask } from "./answers";
 import type { BodyData } from "./types";
+import { ask } from "./use-query";
 
 export type Which = "input" | "output";
 
 export interface Body {
-  /** As far as it was read, decoded; what is no UTF-8 shows as replacement signs. */
+  /** The decoded text as far as it was read; invalid UTF-8 becomes replacement characters. */
   text: string;
-  /** False: some of it is no text. */
+  /** False if it contains binary data. */
   isText: boolean;
   bytes: Uint8Array;
   size_bytes: number;
@@ -16,7 +16,7 @@ export interface Body {
   note: string | null;
 }
 
-/** Larger ones are read this far, and say so. */
+/** Larger bodies are read up to this size. */
 export const READ_MAX = 8 * 1024 * 1024;
 
 export async function readBody(span: string, which: Which, most = READ_MAX): Promise<Body> {
@@ -25,8 +25,13 @@ export async function readBody(span: string, which: Which, most = READ_MAX): Pro
   let page: BodyData;
   let from: number | null = 0;
   do {
-    page = await ask<BodyData>("body", { id: span, [which === "input" ? "in" : "out"]: true, bytes: from ? `${from}:` : null });
-    const part: Uint8Array = page.encoding === "text" ? new TextEncoder().encode(page.text) : fromBase64(page.text);
+    page = await ask<BodyData>("body", {
+      id: span,
+      [which === "input" ? "in" : "out"]: true,
+      bytes: from ? `${from}:` : null,
+    });
+    const part: Uint8Array =
+      page.encoding === "text" ? new TextEncoder().encode(page.text) : fromBase64(page.text);
     parts.push(part);
     read += part.length;
     from = page.next;
@@ -49,13 +54,13 @@ function fromBase64(text: string): Uint8Array {
 
 function joined(parts: Uint8Array[], size: number): Uint8Array {
   if (parts.length === 1) return parts[0]!;
-  const whole = new Uint8Array(size);
+  const all = new Uint8Array(size);
   let at = 0;
   for (const part of parts) {
-    whole.set(part, at);
+    all.set(part, at);
     at += part.length;
   }
-  return whole;
+  return all;
 }
 
 /** 16 bytes a line, as a hex dump has them. */
@@ -64,7 +69,9 @@ export function hexLines(bytes: Uint8Array, most = 65_536): string {
   for (let at = 0; at < Math.min(bytes.length, most); at += 16) {
     const part = [...bytes.slice(at, at + 16)];
     const hex = part.map((one) => one.toString(16).padStart(2, "0")).join(" ");
-    const seen = part.map((one) => (one > 31 && one < 127 ? String.fromCharCode(one) : ".")).join("");
+    const seen = part
+      .map((one) => (one > 31 && one < 127 ? String.fromCharCode(one) : "."))
+      .join("");
     lines.push(`${at.toString(16).padStart(8, "0")}  ${hex.padEnd(47)}  ${seen}`);
   }
   return lines.join("\n");

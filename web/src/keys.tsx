@@ -1,9 +1,9 @@
 /**
- * The keyboard: one map, filled by whoever is on the screen. `?` shows it.
+ * Keyboard shortcuts: one map, filled by the components on the screen. `?` shows it.
  *
- *     useKeys([{ key: "j", say: "next row", run: next }]);
+ *     useKeys([{ key: "j", label: "next row", run: next }]);
  *
- * Keys do nothing while somebody types into a field, except Escape and those with Ctrl or Meta.
+ * Shortcuts are off while a text field has the focus, except Escape and those with Ctrl or Meta.
  */
 
 import { signal } from "@preact/signals";
@@ -11,9 +11,9 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { Dialog } from "./parts/dialog";
 
 export interface Key {
-  /** As KeyboardEvent.key has it, with `ctrl+` before it where that is held. */
+  /** The value of KeyboardEvent.key, with the prefix `ctrl+` for Ctrl or Meta. */
   key: string;
-  say: string;
+  label: string;
   run: () => void;
 }
 
@@ -23,12 +23,12 @@ interface Holder {
 const active = signal<Holder[]>([]);
 export const helpOpen = signal(false);
 
-/** Keys of this component while it is shown; the latest shown wins. */
+/** Register shortcuts while this component is shown; the innermost component wins. */
 export function useKeys(keys: Key[]): void {
   const holder = useRef<Holder>({ keys });
-  // While rendering, not after: quick typing must not meet the functions of the frame before.
+  // Assigned while rendering, so that quick typing never calls functions of the previous frame.
   holder.current.keys = keys;
-  // Before the next key can come: an effect after the frame would lose those typed quickly.
+  // A layout effect, because an effect after the frame would miss quickly typed keys.
   useLayoutEffect(() => {
     const mine = holder.current;
     active.value = [...active.peek(), mine];
@@ -38,22 +38,31 @@ export function useKeys(keys: Key[]): void {
   }, []);
 }
 
-/** Enter and the space bar press what has the focus. */
+/** Return true if the key activates the focused element: Enter or the space bar. */
 function isPressing(event: KeyboardEvent): boolean {
-  return /^(?:Enter| )$/.test(event.key) && !event.ctrlKey && !event.metaKey && event.target instanceof Element && event.target.closest("a, button, summary") !== null;
+  return (
+    /^(?:Enter| )$/.test(event.key) &&
+    !event.ctrlKey &&
+    !event.metaKey &&
+    event.target instanceof Element &&
+    event.target.closest("a, button, summary") !== null
+  );
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
 window.addEventListener("keydown", (event) => {
   if (event.altKey || event.defaultPrevented || isPressing(event)) return;
-  const held = event.ctrlKey || event.metaKey;
-  const name = held ? `ctrl+${event.key.toLowerCase()}` : event.key;
+  const withCtrl = event.ctrlKey || event.metaKey;
+  const name = withCtrl ? `ctrl+${event.key.toLowerCase()}` : event.key;
   if (isTyping(event.target)) {
     if (event.key === "Escape") (event.target as HTMLElement).blur();
-    if (!held) return;
+    if (!withCtrl) return;
   }
   if (document.querySelector("dialog[open]") && name !== "ctrl+k") return;
   for (const { keys } of [...active.peek()].reverse()) {
@@ -67,21 +76,27 @@ window.addEventListener("keydown", (event) => {
 });
 
 const shown = (key: string): string =>
-  key.replace("ctrl+", "Ctrl ").replace("ArrowDown", "↓").replace("ArrowUp", "↑").replace(" k", " K");
+  key
+    .replace("ctrl+", "Ctrl ")
+    .replace("ArrowDown", "↓")
+    .replace("ArrowUp", "↑")
+    .replace(" k", " K");
 
 export function Help() {
   if (!helpOpen.value) return null;
   const seen = new Map<string, Key>();
   for (const { keys } of active.value) for (const key of keys) seen.set(key.key, key);
   return (
-    <Dialog label="Keyboard" onClose={() => (helpOpen.value = false)}>
+    <Dialog label="Keyboard shortcuts" onClose={() => (helpOpen.value = false)}>
       <div class="content">
         <table class="plain">
           <tbody>
             {[...seen.values()].map((key) => (
               <tr key={key.key}>
-                <td class="nowrap"><kbd>{shown(key.key)}</kbd></td>
-                <td>{key.say}</td>
+                <td class="nowrap">
+                  <kbd>{shown(key.key)}</kbd>
+                </td>
+                <td>{key.label}</td>
               </tr>
             ))}
           </tbody>

@@ -6,7 +6,16 @@
 
 import type { LinkRow, Losses, OutlineData, RunRow } from "./types";
 
-const NUMBERS = ["start_us", "duration_us", "input_bytes", "output_bytes", "input_tokens", "output_tokens", "cache_read", "cache_write"] as const;
+const NUMBERS = [
+  "start_us",
+  "duration_us",
+  "input_bytes",
+  "output_bytes",
+  "input_tokens",
+  "output_tokens",
+  "cache_read",
+  "cache_write",
+] as const;
 const TEXTS = ["type", "name", "component", "status", "model", "label"] as const;
 type NumberColumn = (typeof NUMBERS)[number];
 type TextColumn = (typeof TEXTS)[number];
@@ -22,7 +31,17 @@ interface Rows {
   numbers: Record<NumberColumn, (number | null)[]>;
   texts: Record<TextColumn, number[]>;
   byNumber: Map<number, number>;
-  logs: { seq: number; span: number; time_us: number; level: number; component: number; message: string; label: number; cut: boolean }[];
+  logs: {
+    seq: number;
+    span: number;
+    time_us: number;
+    level: number;
+    component: number;
+    message: string;
+    label: number;
+    attributes: number;
+    cut: boolean;
+  }[];
   links: LinkRow[];
 }
 
@@ -30,9 +49,16 @@ function noRows(): Rows {
   const columns = <K extends string, V>(names: readonly K[]): Record<K, V[]> =>
     Object.fromEntries(names.map((name) => [name, []])) as unknown as Record<K, V[]>;
   return {
-    strings: [""], places: new Map([["", 0]]), number: [], id: [], parent: [],
-    numbers: columns<NumberColumn, number | null>(NUMBERS), texts: columns<TextColumn, number>(TEXTS),
-    byNumber: new Map(), logs: [], links: [],
+    strings: [""],
+    places: new Map([["", 0]]),
+    number: [],
+    id: [],
+    parent: [],
+    numbers: columns<NumberColumn, number | null>(NUMBERS),
+    texts: columns<TextColumn, number>(TEXTS),
+    byNumber: new Map(),
+    logs: [],
+    links: [],
   };
 }
 
@@ -50,16 +76,29 @@ function take(rows: Rows, data: OutlineData): void {
   put(rows.id, spans.id, places);
   put(rows.parent, spans.parent, places);
   for (const name of NUMBERS) put(rows.numbers[name], spans[name], places);
-  for (const name of TEXTS) put(rows.texts[name], spans[name].map((text) => here[text] ?? 0), places);
+  for (const name of TEXTS)
+    put(
+      rows.texts[name],
+      spans[name].map((text) => here[text] ?? 0),
+      places,
+    );
   const cut = new Set(logs.cut);
   for (let row = 0; row < logs.seq.length; row++) {
     rows.logs.push({
-      seq: logs.seq[row]!, span: logs.span[row]!, time_us: logs.time_us[row]!, level: here[logs.level[row]!] ?? 0,
-      component: here[logs.component[row]!] ?? 0, message: logs.message[row]!, label: here[logs.label?.[row] ?? 0] ?? 0,
+      seq: logs.seq[row]!,
+      span: logs.span[row]!,
+      time_us: logs.time_us[row]!,
+      level: here[logs.level[row]!] ?? 0,
+      component: here[logs.component[row]!] ?? 0,
+      message: logs.message[row]!,
+      label: here[logs.label?.[row] ?? 0] ?? 0,
+      attributes: here[logs.attributes?.[row] ?? 0] ?? 0,
       cut: cut.has(row),
     });
   }
-  const known = new Set(rows.links.map((link) => `${link.span} ${link.target_run} ${link.target_span}`));
+  const known = new Set(
+    rows.links.map((link) => `${link.span} ${link.target_run} ${link.target_span}`),
+  );
   for (const link of data.links) {
     if (!known.has(`${link.span} ${link.target_run} ${link.target_span}`)) rows.links.push(link);
   }
@@ -72,7 +111,7 @@ function moveBase(rows: Rows, by_us: number): void {
   for (const log of rows.logs) log.time_us += by_us;
 }
 
-/** Where each of these spans stands; new ones come at the end. */
+/** The index of each span; new spans are appended. */
 function placesOf(rows: Rows, numbers: number[]): Int32Array {
   const places = new Int32Array(numbers.length);
   for (let row = 0; row < numbers.length; row++) {
@@ -103,7 +142,7 @@ export class RunModel {
   readonly logCount: number;
   /** The run's length so far, at least 1. */
   readonly length_us: number;
-  /** Where the first of it began: before 0 where another clock says so. */
+  /** The earliest start; negative if another clock reported an earlier time. */
   readonly begin_us: number;
   /** Index by span id. */
   readonly byId = new Map<string, number>();
@@ -111,10 +150,10 @@ export class RunModel {
   readonly children: number[][] = [];
   readonly roots: number[] = [];
   readonly depth: Int32Array;
-  /** Indices of spans that did not end well, in order. */
+  /** Indices of the failed spans without a failed child: where failures began, in order. */
   readonly failures: number[] = [];
   private readonly rows: Rows;
-  /** Spans that are their own ancestors by what they say: they stand at the top. */
+  /** Spans that name themselves as an ancestor; they are shown at the top. */
   private readonly torn = new Set<number>();
 
   constructor(data: OutlineData, before?: RunModel) {
@@ -136,12 +175,15 @@ export class RunModel {
       this.children.push([]);
       end = Math.max(end, this.start(index) + (this.duration(index) ?? 0));
       begin = Math.min(begin, this.start(index));
-      if (this.failed(index)) this.failures.push(index);
     }
     for (let index = 0; index < this.count; index++) {
       const parent = this.parent(index);
       if (parent !== null) this.children[parent]!.push(index);
       else this.roots.push(index);
+    }
+    for (let index = 0; index < this.count; index++) {
+      if (this.failed(index) && !this.children[index]!.some((child) => this.failed(child)))
+        this.failures.push(index);
     }
     for (const log of this.rows.logs) end = Math.max(end, log.time_us);
     this.length_us = end;
@@ -153,13 +195,13 @@ export class RunModel {
     return new RunModel(data, this);
   }
 
-  /** Parents may stand behind their children, so this walks down from the roots. */
+  /** Parents may come after their children, so this walks down from the roots. */
   private measureDepth(): void {
     const reached = new Uint8Array(this.count);
     this.walkDown([...this.roots], reached);
     for (let index = 0; index < this.count; index++) {
       if (reached[index]) continue;
-      // A hostile run may name a span as its own ancestor; it must not hide by that.
+      // A hostile run may name a span as its own ancestor; it is shown anyway.
       const parent = this.parent(index)!;
       this.children[parent] = this.children[parent]!.filter((child) => child !== index);
       this.torn.add(index);
@@ -183,7 +225,7 @@ export class RunModel {
   private text(column: TextColumn, index: number): string {
     return this.rows.strings[this.rows.texts[column][index] ?? 0] ?? "";
   }
-  /** Null: nobody told. */
+  /** Null if unknown. */
   private value(column: NumberColumn, index: number): number | null {
     const value = this.rows.numbers[column][index];
     return value === undefined || value === null || value < 0 ? null : value;
@@ -240,17 +282,40 @@ export class RunModel {
     const status = this.status(index);
     return status !== null && status !== "ok";
   }
+  /** Return true if the run has a span of one of these types. */
+  hasType(...types: string[]): boolean {
+    const known = new Set(types.flatMap((type) => this.rows.places.get(type) ?? []));
+    return known.size > 0 && this.rows.texts.type.some((place) => known.has(place));
+  }
   get links(): LinkRow[] {
     return this.rows.links;
   }
 
   // --- log lines, by index --------------------------------------------------------------------
 
-  log(index: number): { seq: number; span: number | undefined; time_us: number; level: string; component: string; message: string; label: string; cut: boolean } {
+  log(index: number): {
+    seq: number;
+    span: number | undefined;
+    time_us: number;
+    level: string;
+    component: string;
+    message: string;
+    label: string;
+    /** JSON, or empty. */
+    attributes: string;
+    cut: boolean;
+  } {
     const row = this.rows.logs[index]!;
     return {
-      seq: row.seq, span: this.at(row.span), time_us: row.time_us, level: this.rows.strings[row.level] ?? "",
-      component: this.rows.strings[row.component] ?? "", message: row.message, label: this.rows.strings[row.label] ?? "", cut: row.cut,
+      seq: row.seq,
+      span: this.at(row.span),
+      time_us: row.time_us,
+      level: this.rows.strings[row.level] ?? "",
+      component: this.rows.strings[row.component] ?? "",
+      message: row.message,
+      label: this.rows.strings[row.label] ?? "",
+      attributes: this.rows.strings[row.attributes] ?? "",
+      cut: row.cut,
     };
   }
 }

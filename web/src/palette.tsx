@@ -1,16 +1,16 @@
-/** Ctrl-K: go anywhere by typing. Pages and views add what they know with `useCommands`. */
+/** Ctrl-K: jump anywhere by typing. Pages and views register their commands with `useCommands`. */
 
 import { signal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { oneLine } from "./parts/format";
 import { Dialog } from "./parts/dialog";
+import { oneLine } from "./parts/format";
 
 export interface Command {
   title: string;
   note?: string;
   run: () => void;
 }
-/** `words` is what was typed, in lower case; a source with much to offer filters by it. */
+/** `words` is the typed text in lower case; a source with many commands filters by it. */
 export type Source = (words: string) => Command[] | Promise<Command[]>;
 
 const sources = signal<Source[]>([]);
@@ -44,10 +44,12 @@ function OpenPalette() {
   useEffect(() => {
     let gone = false;
     setAt(0);
-    // The nearest place first: what the page itself added last.
-    const asked = [...sources.value].reverse().map((source) => Promise.resolve(source(text.toLowerCase())).catch(() => []));
-    const collected: Command[][] = asked.map(() => []);
-    asked.forEach((one, place) => {
+    // The commands of the innermost component come first.
+    const pending = [...sources.value]
+      .reverse()
+      .map((source) => Promise.resolve(source(text.toLowerCase())).catch(() => []));
+    const collected: Command[][] = pending.map(() => []);
+    pending.forEach((one, place) => {
       void one.then((commands) => {
         if (gone) return;
         collected[place] = commands.filter((command) => fits(command, words));
@@ -76,37 +78,40 @@ function OpenPalette() {
     }
   };
   return (
-    <Dialog label="Go to" onClose={close} head={false}>
+    <Dialog label="Search" onClose={close} head={false}>
       <input
         class="palette-input"
         type="text"
         role="combobox"
-        aria-label="Go to a run, a span, a view or a command"
+        aria-label="Search or jump to"
         aria-expanded="true"
         aria-controls="palette-list"
         aria-activedescendant={found.length ? `palette-${at}` : undefined}
-        placeholder="Go to a run, a span, a view…"
+        placeholder="Search runs, spans and views…"
         value={text}
         autofocus
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={onKey}
       />
-      <ul id="palette-list" class="palette-list" role="listbox" aria-label="Places">
+      <div id="palette-list" class="palette-list" role="listbox" aria-label="Results">
         {found.map((command, place) => (
-          <li
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the search field has the keys
+          <div
             key={place}
             id={`palette-${place}`}
             role="option"
             aria-selected={place === at}
             onClick={() => run(command)}
-            ref={(node) => { if (place === at) node?.scrollIntoView({ block: "nearest" }); }}
+            ref={(node) => {
+              if (place === at) node?.scrollIntoView({ block: "nearest" });
+            }}
           >
             <span class="cut">{oneLine(command.title, 120)}</span>
             <span class="quiet cut">{oneLine(command.note ?? "", 80)}</span>
-          </li>
+          </div>
         ))}
-      </ul>
-      {!found.length && <div class="empty">Nothing like that.</div>}
+      </div>
+      {!found.length && <div class="empty">No matches</div>}
     </Dialog>
   );
 }

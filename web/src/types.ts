@@ -21,9 +21,35 @@ export interface RunRow {
   output_tokens: number;
   pinned: boolean;
   cost_usd?: number | null;
+  /** False: some model calls have no price. */
+  cost_complete?: boolean;
+  model_calls?: number;
   unpriced_models?: string[];
+  /** The code of the most severe finding, its sentence and severity. */
   top_finding?: string | null;
+  finding?: string;
+  finding_severity?: string;
+  title?: string;
+  task?: string | null;
+  result?: string | null;
+  note_count?: number;
+  latest_note?: string;
   group?: Group;
+}
+
+/** Sums over all runs that match a filter. */
+export interface RunTotals {
+  runs: number;
+  failed: number;
+  running: number;
+  tokens: number;
+  cost_usd: number | null;
+  unpriced_models: string[];
+  model_calls: number;
+  p50_ms: number | null;
+  p95_ms: number | null;
+  /** False: more runs match than were added up. */
+  complete: boolean;
 }
 
 export interface Group {
@@ -41,6 +67,7 @@ export interface ListData {
   next?: string | null;
   more?: boolean;
   looked_at?: number | null;
+  totals?: RunTotals;
 }
 
 export interface Finding {
@@ -64,15 +91,67 @@ export interface CheckData {
   run_id: string;
   findings: Finding[];
   passed: string[];
+  not_applicable: string[];
   failed: Record<string, string>;
+}
+
+/** One step of a run: a model call, and what it did. */
+export interface StepRow {
+  number: number;
+  /** Short id of the model call, or of the message, tool or test case. */
+  span: string | null;
+  agent: string | null;
+  conversation: number;
+  parent: number | null;
+  depth: number;
+  headline: string;
+  title: string;
+  result: string;
+  status: string;
+  error: string | null;
+  failed: boolean;
+  model: string | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  cost_usd: number | null;
+  total_cost_usd: number | null;
+  started_ns: number;
+  duration_ns: number | null;
+  spans: string[];
+  actions: {
+    kind: string;
+    name: string;
+    span: string | null;
+    call_id: string | null;
+    status: string;
+    error: string | null;
+    duration_ns: number | null;
+    steps: number[];
+  }[];
 }
 
 export interface OverviewData {
   version: number;
   run: RunRow;
+  title: string;
+  task: string | null;
+  answer: string | null;
+  steps: StepRow[];
+  /** The main finding, as a sentence. */
+  cause: {
+    sentence: string;
+    detail: string;
+    severity: Finding["severity"];
+    kind: string;
+    span: string | null;
+    step: number | null;
+  } | null;
+  /** Models without a price: the cost is a lower bound. */
+  unpriced_models: string[];
   types: Record<string, number>;
   findings: Finding[];
   passed: string[];
+  not_applicable: string[];
   cost_usd: number | null;
   good_run: RunRow | null;
   stamps: string[];
@@ -106,7 +185,7 @@ export interface OutlineData {
     status: number[];
     start_us: number[];
     duration_us: (number | null)[];
-    /** -1, here and below: there is none, or nobody told. */
+    /** -1, here and below: unknown. */
     input_bytes: number[];
     output_bytes: number[];
     input_tokens: number[];
@@ -125,6 +204,8 @@ export interface OutlineData {
     component: number[];
     message: string[];
     label: number[];
+    /** JSON; 0: none, or too long. */
+    attributes: number[];
     cut: number[];
   };
   links: LinkRow[];
@@ -176,6 +257,7 @@ export interface CallItem extends ItemBase {
 }
 export interface ToolItem extends ItemBase {
   kind: "tool";
+  edits: FileEdit[];
   /** Null: of a call from before what was recorded. */
   name: string | null;
   call_id: string | null;
@@ -260,7 +342,12 @@ export interface SegmentsData {
     tokens_estimated: number;
     count: number;
   }[];
-  cache: { read_tokens: number | null; write_tokens: number | null; breakpoints: number[]; prefix_end: number };
+  cache: {
+    read_tokens: number | null;
+    write_tokens: number | null;
+    breakpoints: number[];
+    prefix_end: number;
+  };
 }
 
 export interface Sums {
@@ -285,7 +372,14 @@ export interface Ranked {
   asked: number;
 }
 export interface Ranking {
-  measured: { runs: number; requests: number; requests_skipped: number; turns: number; tools: Ranked[]; contributors: Ranked[] };
+  measured: {
+    runs: number;
+    requests: number;
+    requests_skipped: number;
+    turns: number;
+    tools: Ranked[];
+    contributors: Ranked[];
+  };
   hypotheses: unknown[];
 }
 export interface TrendsData {
@@ -321,6 +415,15 @@ export interface BodyRef {
   cut: string | null;
 }
 
+/** A file that a tool call edited, with its unified diff. */
+export interface FileEdit {
+  path: string;
+  kind: "edited" | "written" | "created" | "deleted";
+  added: number;
+  removed: number;
+  diff: string;
+}
+
 export interface SpanData {
   version: number;
   run_id: string;
@@ -345,6 +448,7 @@ export interface SpanData {
   linked_from: { run_id: string; span_id: string; reason: string | null }[];
   logs: Record<string, unknown>[];
   previews: Record<string, string>;
+  edits: FileEdit[];
   /** Null: no model call, or nothing is known of its price. */
   cost_usd: number | null;
 }
@@ -387,11 +491,13 @@ export interface FieldDiff {
   b: string | null;
 }
 export interface BodyDiff {
-  kind: string;
-  alike: boolean;
-  identical: boolean;
-  only_ids_or_times: boolean;
-  differences: FieldDiff[];
+  /** Set alone if only one side has a body. */
+  note?: string;
+  kind?: string;
+  alike?: boolean;
+  identical?: boolean;
+  only_ids_or_times?: boolean;
+  differences?: FieldDiff[];
   differences_left_out?: number;
   first_byte?: number | null;
   words?: string | null;
@@ -410,13 +516,26 @@ export interface SpanDiffData {
 
 export interface WhyData {
   version: number;
-  chain: { relation: string; reason: string | null; run_id: string; span_id: string; short_id: string; finding: Finding | null }[];
+  chain: {
+    relation: string;
+    reason: string | null;
+    run_id: string;
+    span_id: string;
+    short_id: string;
+    finding: Finding | null;
+  }[];
   others: Finding[];
 }
 
 export interface NotesData {
   version: number;
-  notes: { id: string; text: string; author: string | null; created_at: string; span: string | null }[];
+  notes: {
+    id: string;
+    text: string;
+    author: string | null;
+    created_at: string;
+    span: string | null;
+  }[];
 }
 
 export interface ReproduceData {
@@ -440,9 +559,16 @@ export interface SnapshotRow {
   at_us: number;
   created_at: string | null;
   session_id: string | null;
+  reason: string | null;
   status: string;
   size_bytes: number | null;
-  slices: { slice_type: string; item_type: string | null; item_count: number; items?: unknown[]; cut?: boolean }[];
+  slices: {
+    slice_type: string;
+    item_type: string | null;
+    item_count: number;
+    items?: unknown[];
+    cut?: boolean;
+  }[];
   changes: Change[];
   errors: string[];
   text?: Text | null;
@@ -466,6 +592,8 @@ export interface FileRow {
   binary: boolean | null;
   preview: string | null;
   cut: string | null;
+  /** The side of the span that holds the bytes. */
+  body: "input" | "output";
 }
 export interface FilesData {
   version: number;
@@ -486,6 +614,13 @@ export interface DiffRow {
   depth?: number;
   aspects?: string[];
   words?: string | null;
+  /** The step in words, and what differs in it. */
+  a_step?: string | null;
+  b_step?: string | null;
+  a_content?: string | null;
+  b_content?: string | null;
+  /** True: only the prompt differs, because it contains an earlier difference. */
+  consequence?: boolean;
 }
 export interface Delta {
   name: string;

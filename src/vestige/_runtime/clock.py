@@ -49,7 +49,7 @@ class SystemClock:
         # A closure over a C function: no attribute look-ups, and atomic between threads.
         self.fraction: Callable[[], float] = generator.random
         """A random number from 0 to 1, to spread work that many machines would do at once."""
-        self.span_id: Callable[[], str] = lambda: bits(64).to_bytes(8).hex()  # big-endian
+        self.span_id: Callable[[], str] = lambda: bits(64).to_bytes(8, "big").hex()
         # A forked child must not repeat its parent's ids.
         os.register_at_fork(
             after_in_child=lambda: generator.seed(int.from_bytes(posix.urandom(16), "big"))

@@ -19,7 +19,7 @@ SIZE_MAX = MIB
 
 
 def parse_config(text: str) -> tuple[dict[str, Value], list[str]]:
-    """What a file says, and what of it could not be understood."""
+    """Parse a file. Return its settings, and the lines that are invalid."""
     found: dict[str, Value] = {}
     complaints: list[str] = []
     under = ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from vestige.errors import AgentDbgGuardrailExceeded, AgentDbgLoopAbort
-from vestige.formats.agentdbg.event_schema import Counts
+from vestige.formats.agentdbg.file_structs import Counts
 
 
 class Guardrails(msgspec.Struct, frozen=True):
@@ -72,8 +72,8 @@ def over(
     max_events: int | None = None,
     max_duration_s: float | None = None,
 ) -> tuple[Guardrails, list[str]]:
-    """What the code asks for, over what the settings say; and which of it makes no sense."""
-    given = {
+    """Return the limits of the code over those of the settings, and invalid ones."""
+    values = {
         "stop_on_loop_min_repetitions": (stop_on_loop_min_repetitions, 2),
         "max_llm_calls": (max_llm_calls, 0),
         "max_tool_calls": (max_tool_calls, 0),
@@ -82,13 +82,15 @@ def over(
     }
     changes: dict[str, object] = {}
     odd: list[str] = []
-    for name, (value, least) in given.items():
+    for name, (value, least) in values.items():
         if value is None:
             continue
         if isinstance(value, (int, float)) and value >= least:
             changes[name] = value
         else:
-            odd.append(f"{name}={value!r} is no limit (expected a number from {least}). Ignored.")
+            odd.append(
+                f"{name}={value!r} is not a limit (expected a number from {least}). Ignored."
+            )
     if stop_on_loop is not None:
         changes["stop_on_loop"] = bool(stop_on_loop)
     return msgspec.structs.replace(base, **changes), odd

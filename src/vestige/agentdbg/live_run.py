@@ -27,14 +27,14 @@ from vestige.agentdbg.settings import Settings
 from vestige.emit import run_listeners
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.formats.agentdbg import constants
-from vestige.formats.agentdbg.event_schema import (
+from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.file_structs import (
     EVENTS_FILE,
     Event,
     no_counts,
     render_event,
     render_run,
 )
-from vestige.formats.agentdbg.field_limits import Shaper
 from vestige.formats.agentdbg.from_records import Mapper
 from vestige.limits import LINE_MAX
 from vestige.record.coercion import text_of_bytes
@@ -99,10 +99,10 @@ class LiveRun:
 
     def drop_limits(self, limits: Guardrails) -> None:
         with self._lock:
-            kept = list(self._limits)
-            if limits in kept:
-                kept.remove(limits)
-            self._limits = tuple(kept)
+            remaining = list(self._limits)
+            if limits in remaining:
+                remaining.remove(limits)
+            self._limits = tuple(remaining)
 
     # --- records come in -------------------------------------------------------------------------
 
@@ -158,11 +158,11 @@ class LiveRun:
         return isinstance(record, SpanClose) and root is not None and record.span_id == root.id
 
     def _after(self, event: Event, loop: Loop | None) -> None:
-        """What an event means for the run, once it is written."""
+        """Update counts and check guardrails after an event is written."""
         if event.event_type == "RUN_END":
             self.forget()
         elif event.event_type in _STEPS:
-            if loop is not None and self._loops.is_news(loop):
+            if loop is not None and self._loops.is_new(loop):
                 self._warn(loop)
             if self._limits:
                 self._check(loop)
@@ -223,7 +223,7 @@ class LiveRun:
         )
 
     def forked(self) -> None:
-        """In a forked child: a lock may have been held by a thread that does not exist here."""
+        """Replace the lock in a forked child: its owner may be a thread of the parent."""
         self._lock = threading.RLock()
 
 
@@ -246,7 +246,7 @@ def extra_keys(settings: Settings) -> tuple[str, ...]:
 
 
 def _with_body(record: R, source: run_listeners.RecordSource) -> R:
-    """With a long body in it, as far as a line may hold it: its file may soon be taken away."""
+    """Include a long body up to the limit of a line: its file may soon be deleted."""
     info = getattr(record, "body_info", None)
     if info is None or info.spilled_bytes is None:
         return record
@@ -283,7 +283,7 @@ _type_of = msgspec.json.Decoder(_Typed).decode
 
 
 def _normal(value: Any) -> str | bytes:
-    """Arguments as they are compared: another order of keys is no difference."""
+    """Arguments for comparison: the order of keys does not matter."""
     try:
         if isinstance(value, msgspec.Raw):
             value = _decode(value)

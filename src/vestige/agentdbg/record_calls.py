@@ -50,7 +50,7 @@ def record_llm_call(
     status: str = "ok",
     error: str | BaseException | dict[str, Any] | None = None,
 ) -> None:
-    """One call of a model."""
+    """Record one model call."""
     try:
         parent = run_lifecycle.parent_span()
         if parent is None:
@@ -81,7 +81,7 @@ def record_tool_call(
     status: str = "ok",
     error: str | BaseException | dict[str, Any] | None = None,
 ) -> None:
-    """One call of a tool."""
+    """Record one tool call."""
     try:
         parent = run_lifecycle.parent_span()
         if parent is None:
@@ -94,7 +94,7 @@ def record_tool_call(
         if type(result) not in _SAYS_ITSELF:
             _add_form(attributes, "result", result)
         _tell(parent, name, "tool", attributes, args, result, meta, status, error)
-    except Exception as failure:  # noqa: BLE001  # as above
+    except Exception as failure:  # noqa: BLE001  # recording never raises
         _failed("record_tool_call", failure)
 
 
@@ -112,7 +112,7 @@ def record_state(state: Any = None, meta: dict[str, Any] | None = None, diff: An
         if type(diff) not in _SAYS_ITSELF:
             _add_form(attributes, "diff", diff)
         _tell(parent, "state", "state", attributes, state, diff, meta, "ok", None)
-    except Exception as failure:  # noqa: BLE001  # as above
+    except Exception as failure:  # noqa: BLE001  # recording never raises
         _failed("record_state", failure)
 
 
@@ -167,24 +167,26 @@ def _add(attributes: Attributes, key: str, field: str) -> None:
 
 
 def _add_usage(attributes: Attributes, usage: Any) -> None:
-    """Counts as attributes; what is no plain count goes with the event as it is."""
-    given = usage if type(usage) is dict or isinstance(usage, Mapping) else _fields(usage)
+    """Return counts as attributes. Other values stay with the event unchanged."""
+    counts = usage if type(usage) is dict or isinstance(usage, Mapping) else _fields(usage)
     odd = False
     for ours, theirs in _USAGE:
-        value = _whole(given[theirs] if theirs in given else given.get(ours))
+        value = _to_int(counts[theirs] if theirs in counts else counts.get(ours))
         if type(value) is int:
             attributes[ours] = value
         elif value is not None:
             attributes[ours] = flat(value)
             odd = True
-    if odd or not _USAGE_NAMES.issuperset(given):
-        told = {theirs: _whole(given.get(theirs, given.get(ours))) for ours, theirs in _USAGE}
+    if odd or not _USAGE_NAMES.issuperset(counts):
+        usage_values = {
+            theirs: _to_int(counts.get(theirs, counts.get(ours))) for ours, theirs in _USAGE
+        }
         known = {ours for ours, _ in _USAGE} | _USAGE_NAMES
-        told.update({key: value for key, value in given.items() if key not in known})
-        attributes[PAYLOAD] = json_text({"usage": told}, _ATTRIBUTE_MAX)
+        usage_values.update({key: value for key, value in counts.items() if key not in known})
+        attributes[PAYLOAD] = json_text({"usage": usage_values}, _ATTRIBUTE_MAX)
 
 
-def _whole(value: Any) -> Any:
+def _to_int(value: Any) -> Any:
     """A count that came as 10.0 is 10."""
     return int(value) if type(value) is float and value.is_integer() else value
 
@@ -209,19 +211,19 @@ def _error(error: Any) -> Attributes:
         return {"error.type": "Error", "error.message": safe_str(error)}
     rest = dict(error)
     kind = rest.pop("error_type", None) or rest.pop("type", None) or "Error"
-    told: Attributes = {
+    attributes: Attributes = {
         "error.type": clean_name(kind),
         "error.message": safe_str(rest.pop("message", "")),
     }
     stack = rest.pop("stack", None)
     if stack is not None:
-        told["error.stack"] = safe_str(stack)
+        attributes["error.stack"] = safe_str(stack)
     details = rest.pop("details", None)
     if rest:
         details = {**rest, "details": details} if details is not None else rest
     if details is not None:
-        told[DETAILS] = json_text(details, _ATTRIBUTE_MAX)
-    return told
+        attributes[DETAILS] = json_text(details, _ATTRIBUTE_MAX)
+    return attributes
 
 
 def _failed(what: str, failure: Exception) -> None:

@@ -1,8 +1,8 @@
-"""One run's directory while the run goes on: `runs/<run_id>/events.jsonl` and `run.json`.
+"""The directory of a live run: `runs/<run_id>/events.jsonl` and `run.json`.
 
 One write per event to a file opened with O_APPEND: what was written survives `kill -9`.
 The lock of events.jsonl is held for as long as the run lives, whatever ends it: that is how a
-reader tells a run that is quiet from one that is dead.
+reader distinguishes a quiet run from a dead one.
 
 Never raises. What cannot be written is dropped and counted, and said once on stderr.
 """
@@ -15,7 +15,7 @@ from vestige._runtime import file_locks
 from vestige._runtime.owned_file import OPEN_FLAGS, LostError, OwnFile
 from vestige._runtime.syscalls import make_folder, system
 from vestige.agentdbg.settings import warn_once
-from vestige.formats.agentdbg.event_schema import EVENTS_FILE, RUN_FILE
+from vestige.formats.agentdbg.file_structs import EVENTS_FILE, RUN_FILE
 
 
 class RunDirectory:
@@ -72,7 +72,7 @@ class RunDirectory:
             self._warn(error)
 
     def others_wrote(self) -> bool:
-        """Whether events came from elsewhere: a forked child writes to the same file."""
+        """Check whether another process, such as a forked child, wrote events."""
         try:
             size: int = system.stat(self._events).st_size
         except OSError:
@@ -85,8 +85,8 @@ class RunDirectory:
 
     def _open(self) -> None:
         make_folder(self.path, 0o700)
-        # The lock before run.json, without which a directory is no run yet: nobody sees a living
-        # run whose lock is free.
+        # The lock before run.json, without which a directory is not a run yet: no reader sees a
+        # living run whose lock is free.
         fd = system.open(self._events, OPEN_FLAGS, 0o600)
         file_locks.try_lock(fd)
         self._file = OwnFile(fd)

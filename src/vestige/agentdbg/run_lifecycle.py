@@ -103,7 +103,7 @@ def end_run(root: Span, error: BaseException | None = None) -> None:
     if error is None and live is not None:
         error = live.broken
     if isinstance(error, GeneratorExit):
-        # Whoever consumes a generator had enough of it: no fault of the run's.
+        # The consumer of a generator stopped early: the run did not fail.
         root.end(attributes={"closed_early": True})
     elif error is not None and status_of(error) == "ok":
         root.end(attributes={"exit_code": 0})  # sys.exit(0)
@@ -112,7 +112,7 @@ def end_run(root: Span, error: BaseException | None = None) -> None:
 
 
 def default_name(function: Callable[..., Any] | None) -> str:
-    """`path:function - YYYY-MM-DD HH:MM`, in local time; `run - ...` where there is no function."""
+    """`path:function - YYYY-MM-DD HH:MM`, in local time; `run - ...` without a function."""
     minute = datetime.fromtimestamp(SYSTEM.now_ns() // 1_000_000_000).strftime("%Y-%m-%d %H:%M")
     if function is None:
         return f"run - {minute}"
@@ -163,7 +163,7 @@ def _implicit_run() -> Span | None:
 
 
 def _end_open_runs() -> None:
-    """At exit: the implicit run is done; any other was left open, and did not end as it should."""
+    """Finish the implicit run at exit, and mark other open runs as not ended."""
     for live in list(LIVE.values()):
         root = live.root
         if root is None:

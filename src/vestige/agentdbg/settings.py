@@ -1,4 +1,5 @@
-"""AgentDbg's settings: AGENTDBG_* > ./.agentdbg/config.yaml > ~/.agentdbg/config.yaml > the default.
+"""AgentDbg's settings: AGENTDBG_* > ./.agentdbg/config.yaml > ~/.agentdbg/config.yaml > the
+default.
 
     AGENTDBG_DATA_DIR            where runs/ is (default ~/.agentdbg)
     AGENTDBG_REDACT              0: no rules about keys in the run directory
@@ -36,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Every setting, valid. `read_settings` makes it."""
 
     data_dir: str | None
-    """None: there is no home directory, and nothing else was said."""
+    """None without a home directory or a setting."""
     redact: bool = True
     redact_keys: tuple[str, ...] = ()
     max_field_bytes: int = 20_000
@@ -53,9 +54,9 @@ def read_settings() -> Settings:
         data_dir=_data_dir(source.read("data_dir", _text, "~/.agentdbg")),
         redact=source.read("redact", _flag, True),
         redact_keys=source.read("redact_keys", _words, ()),
-        max_field_bytes=source.read("max_field_bytes", _whole(100), 20_000),
-        loop_window=source.read("loop_window", _whole(1), 12),
-        loop_repetitions=source.read("loop_repetitions", _whole(2), 3),
+        max_field_bytes=source.read("max_field_bytes", _at_least(100), 20_000),
+        loop_window=source.read("loop_window", _at_least(1), 12),
+        loop_repetitions=source.read("loop_repetitions", _at_least(2), 3),
         guardrails=_guardrails(source),
     )
 
@@ -71,7 +72,7 @@ def wants_implicit_run() -> bool:
 
 
 def warn_once(message: str) -> None:
-    """To a person; a program that is debugged goes on whatever its settings say."""
+    """Print a warning once. Wrong settings never stop the program."""
     if message in _warned or len(_warned) >= _WARNED_MAX:
         return
     _warned.add(message)
@@ -93,7 +94,7 @@ class _Source:
             try:
                 return parse(value)
             except (ValueError, TypeError, OverflowError) as error:
-                warn_once(f"{where}: {_short(value)} is no valid value ({error}). Ignored.")
+                warn_once(f"{where}: {_short(value)} is not a valid value ({error}). Ignored.")
         return default
 
     def _places(self, name: str, within: str) -> Iterable[tuple[str, Value]]:
@@ -101,8 +102,8 @@ class _Source:
         if os.environ.get(variable, "").strip():
             yield variable, os.environ[variable]
         for path, values in self._files:
-            held = values.get(within, {}) if within else values
-            value = held.get(name) if isinstance(held, dict) else None
+            section = values.get(within, {}) if within else values
+            value = section.get(name) if isinstance(section, dict) else None
             if value not in (None, ""):
                 yield f"{path}: {name}", value
 
@@ -113,10 +114,10 @@ def _guardrails(source: _Source) -> Guardrails:
 
     return Guardrails(
         stop_on_loop=read("stop_on_loop", _flag, False),
-        stop_on_loop_min_repetitions=read("stop_on_loop_min_repetitions", _whole(2), 3),
-        max_llm_calls=read("max_llm_calls", _whole(0), None),
-        max_tool_calls=read("max_tool_calls", _whole(0), None),
-        max_events=read("max_events", _whole(0), None),
+        stop_on_loop_min_repetitions=read("stop_on_loop_min_repetitions", _at_least(2), 3),
+        max_llm_calls=read("max_llm_calls", _at_least(0), None),
+        max_tool_calls=read("max_tool_calls", _at_least(0), None),
+        max_events=read("max_events", _at_least(0), None),
         max_duration_s=read("max_duration_s", _seconds, None),
     )
 
@@ -139,7 +140,7 @@ def _read_config(path: str) -> tuple[str, dict[str, Value]]:
 def _data_dir(text: str) -> str | None:
     path = os.path.expanduser(text)
     if path.startswith("~"):
-        warn_once("there is no home directory: runs are kept nowhere. Set AGENTDBG_DATA_DIR.")
+        warn_once("no home directory: runs are not stored. Set AGENTDBG_DATA_DIR.")
         return None
     try:
         return os.path.abspath(path)
@@ -170,7 +171,7 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(word.strip() for word in items if word.strip())
 
 
-def _whole(least: int) -> Callable[[Any], int]:
+def _at_least(least: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         try:
             number = int(_text(value))

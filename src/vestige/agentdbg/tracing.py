@@ -42,22 +42,22 @@ class TraceOptions(msgspec.Struct, frozen=True):
 class Scope:
     """One passage through a traced function or block: a run, or a step of the active one."""
 
-    def __init__(self, asked: TraceOptions, function: Callable[..., Any] | None) -> None:
+    def __init__(self, options: TraceOptions, function: Callable[..., Any] | None) -> None:
         self._joined: LiveRun | None = run_lifecycle.active()
         self._limits: Guardrails | None = None
         if self._joined is None:
             found = read_settings()
-            limits = _over(found.guardrails, asked.limits)
+            limits = _over(found.guardrails, options.limits)
             self.span = run_lifecycle.open_run(
-                run_lifecycle.run_name(asked.name, function), found, limits
+                run_lifecycle.run_name(options.name, function), found, limits
             )
             return
         outer = context.SPAN.get()
         assert outer is not None
-        called = asked.name or getattr(function, "__qualname__", None) or "traced_run"
+        called = options.name or getattr(function, "__qualname__", None) or "traced_run"
         self.span = outer.child(str(called).replace("<locals>.", ""))
-        if asked.limits:
-            self._limits = _over(Guardrails(), asked.limits)
+        if options.limits:
+            self._limits = _over(Guardrails(), options.limits)
             self._joined.add_limits(self._limits)
 
     def end(self, error: BaseException | None = None, *, status: str | None = None) -> None:
@@ -73,12 +73,12 @@ class Scope:
 class TracedRun:
     """A context manager, also async, also a decorator. Entered as often as one likes."""
 
-    def __init__(self, asked: TraceOptions) -> None:
-        self._asked = asked
+    def __init__(self, options: TraceOptions) -> None:
+        self._options = options
         self._entered: list[tuple[Scope, Token[Span | None]]] = []
 
     def __enter__(self) -> None:
-        scope = Scope(self._asked, None)
+        scope = Scope(self._options, None)
         self._entered.append((scope, context.SPAN.set(scope.span)))
 
     def __exit__(
@@ -110,7 +110,7 @@ class TracedRun:
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        traced: Callable[P, R] = _traced(function, self._asked, None)
+        traced: Callable[P, R] = _traced(function, self._options, None)
         return traced
 
 
@@ -125,7 +125,7 @@ def traced_run(
     max_duration_s: float | None = None,
 ) -> TracedRun:
     """A run around a block of code, or a step of the run that is active."""
-    limits = _given(
+    limits = _drop_unset(
         stop_on_loop,
         stop_on_loop_min_repetitions,
         max_llm_calls,
@@ -166,7 +166,7 @@ def trace(
     max_duration_s: float | None = None,
 ) -> Any:
     """A run around every call of a function: `@trace`, `@trace("name")`, `@trace(name=...)`."""
-    limits = _given(
+    limits = _drop_unset(
         stop_on_loop,
         stop_on_loop_min_repetitions,
         max_llm_calls,
@@ -176,16 +176,16 @@ def trace(
     )
     if callable(f) or isinstance(f, (staticmethod, classmethod)):
         return _traced(f, TraceOptions(name, limits), f)
-    asked = TraceOptions(f if isinstance(f, str) and f else name, limits)
-    return lambda function: _traced(function, asked, function)
+    options = TraceOptions(f if isinstance(f, str) and f else name, limits)
+    return lambda function: _traced(function, options, function)
 
 
 def has_active_run() -> bool:
-    """Whether what is recorded here belongs to a traced run."""
+    """Check whether a traced run is active here."""
     return run_lifecycle.active() is not None
 
 
-def _given(*values: Any) -> dict[str, Any]:
+def _drop_unset(*values: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in zip(Guardrails.__struct_fields__, values, strict=True)
@@ -193,20 +193,20 @@ def _given(*values: Any) -> dict[str, Any]:
     }
 
 
-def _over(base: Guardrails, asked: dict[str, Any]) -> Guardrails:
-    limits, odd = guardrails.over(base, **asked)
+def _over(base: Guardrails, options: dict[str, Any]) -> Guardrails:
+    limits, odd = guardrails.over(base, **options)
     for complaint in odd:
         warn_once(complaint)
     return limits
 
 
-def _traced(function: Any, asked: TraceOptions, named_for: Callable[..., Any] | None) -> Any:
+def _traced(function: Any, options: TraceOptions, named_for: Callable[..., Any] | None) -> Any:
     if isinstance(function, (staticmethod, classmethod)):
         inner = function.__func__
-        return type(function)(_traced(inner, asked, inner if named_for else None))
+        return type(function)(_traced(inner, options, inner if named_for else None))
 
     def opening(args: Any, kwargs: Any) -> Opened:
-        scope = Scope(asked, named_for)
+        scope = Scope(options, named_for)
         return Opened(scope.span, scope.end, lambda result: scope.end())
 
     if inspect.isasyncgenfunction(function):
@@ -217,14 +217,14 @@ def _traced(function: Any, asked: TraceOptions, named_for: Callable[..., Any] | 
 
         @functools.wraps(function)
         async def traced_coroutine(*args: Any, **kwargs: Any) -> Any:
-            with _Entered(asked, named_for):
+            with _Entered(options, named_for):
                 return await function(*args, **kwargs)
 
         return traced_coroutine
 
     @functools.wraps(function, updated=())
     def traced(*args: Any, **kwargs: Any) -> Any:
-        with _Entered(asked, named_for):
+        with _Entered(options, named_for):
             return function(*args, **kwargs)
 
     return traced
@@ -235,8 +235,8 @@ class _Entered:
 
     __slots__ = ("_scope", "_token")
 
-    def __init__(self, asked: TraceOptions, function: Callable[..., Any] | None) -> None:
-        self._scope = Scope(asked, function)
+    def __init__(self, options: TraceOptions, function: Callable[..., Any] | None) -> None:
+        self._scope = Scope(options, function)
 
     def __enter__(self) -> None:
         self._token = context.SPAN.set(self._scope.span)

@@ -1,4 +1,5 @@
-"""Artifact bundles for test suites: write one while the suite runs, finish a killed one, run it again.
+"""Artifact bundles for test suites: write one while the suite runs, finish a killed one, run it
+again.
 
     from vestige.artifacts import SuiteRecorder
 

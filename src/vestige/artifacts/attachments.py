@@ -5,13 +5,13 @@
     attachments.write("cases/pays-1f", "stdout.txt", "...")
 
 A copy gets its name when it is complete: a killed suite leaves no half of a file under the name
-of a whole one. Text is masked like everything else; what is no text is copied as it is.
+of a whole one. Text is masked like everything else; other files are copied unchanged.
 
-A `.json` that is no JSON would make the bundle invalid, and may be the very evidence: it is kept
-under its name and `.txt`.
+A `.json` file with invalid JSON would make the bundle invalid, and may be the very evidence: it is
+kept under its name and `.txt`.
 
-What is read is what the test sees: `os`, and a fake file system if it has one. What is written is on the real one
-(_runtime/syscalls.py), whatever the test has replaced.
+What is read is what the test sees: `os`, and a fake file system if it has one. What is written is
+on the real one (_runtime/syscalls.py), whatever the test has replaced.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Attachments:
         self._texts = texts
         self._made: set[str] = set()
         self._numbers: dict[str, int] = {}
-        """Of a name that was asked for: the last number that it got. The next is not sought from the first on."""
+        """Of a name that was asked for: the last number that it got. The next is not sought from
+        the first on."""
 
     def copy(
         self, place: str, source: Path, name: str | None = None, *, exact: bool = False
@@ -66,13 +67,14 @@ class Attachments:
             about = os.fstat(fd)
             if not stat.S_ISREG(about.st_mode):
                 raise NotFoundError(f"{source}: no such file to attach.")
-            # A byte more than it has: most files are whole then, and a large buffer is not for nothing.
+            # A byte more than it has: most files are whole then, and a large buffer is not for
+            # nothing.
             first = os.read(fd, min(about.st_size + 1, _CHUNK) if about.st_size else _UNKNOWN)
-            whole = len(first) == about.st_size < _CHUNK
-            chunks = iter((first,)) if whole else _rest(first, fd)
+            is_complete = len(first) == about.st_size < _CHUNK
+            chunks = iter((first,)) if is_complete else _rest(first, fd)
             name = name or source.name
             if not exact and _is_text(first, name):
-                chunks = self._masked(first if whole else None, chunks)
+                chunks = self._masked(first if is_complete else None, chunks)
             return self._store(place, name, chunks)
         finally:
             os.close(fd)
@@ -85,10 +87,11 @@ class Attachments:
             content = b"".join(self._masked(content, iter((content,))))
         return self._store(place, name, iter((content,)))
 
-    def _masked(self, whole: bytes | None, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """`whole`: all that the chunks hold. One scan says whether they need be taken apart at all."""
-        if whole is not None and len(whole) < _CHUNK and not self._suspicious(whole):
-            return iter((whole,))
+    def _masked(self, content: bytes | None, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """`whole`: all that the chunks hold. One scan says whether they need be taken apart at
+        all."""
+        if content is not None and len(content) < _CHUNK and not self._suspicious(content):
+            return iter((content,))
         decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
         texts = (decode(chunk, not chunk) for chunk in (*chunks, b""))
         stream = self._texts.redactor.stream(texts)
@@ -128,11 +131,11 @@ class Attachments:
                 continue
         raise AssertionError("numbers do not end")
 
-    def _rename(self, partial: str, wanted: str) -> str:
-        """To the name that was asked for, or the next that is free: nothing is overwritten."""
-        number = self._numbers.get(wanted, 0)
-        for candidate in _numbered(wanted, number):
-            self._numbers[wanted] = number = number + 1
+    def _rename(self, partial: str, name: str) -> str:
+        """Rename to the requested name, or the next free one: nothing is overwritten."""
+        number = self._numbers.get(name, 0)
+        for candidate in _numbered(name, number):
+            self._numbers[name] = number = number + 1
             try:
                 system.link(self._folder + partial, self._folder + candidate)
             except FileExistsError:

@@ -17,22 +17,22 @@ def redacted(environment: Mapping[str, str], texts: TextSanitizer) -> dict[str, 
     """Every variable; what its name or its value gives away is withheld."""
     found = {}
     for name, value in sorted(environment.items()):
-        told = MARKER if is_withheld(name, value) else texts.clean(value)
-        found[texts.clean(name)] = told
+        cleaned = MARKER if is_withheld(name, value) else texts.clean(value)
+        found[texts.clean(name)] = cleaned
     return found
 
 
 def replayed(
     environment: Mapping[str, str], texts: TextSanitizer, more: Sequence[str] = ()
 ) -> dict[str, str]:
-    """What changes how tests behave, and `more` by name. Never a secret: a replay takes that
-    from where it runs."""
+    """Return the variables that change how tests behave, and `more` by name. Never a secret: a
+    replay takes that from where it runs."""
     found = {}
     for name, value in sorted(environment.items()):
-        wanted = name in _REPLAYED or name in more or name.startswith(_REPLAYED_PREFIXES)
-        if not wanted or not name.isidentifier() or is_withheld(name, value):
+        is_needed = name in _REPLAYED or name in more or name.startswith(_REPLAYED_PREFIXES)
+        if not is_needed or not name.isidentifier() or is_withheld(name, value):
             continue
-        told = texts.clean(value)
-        if MARK not in told and "\n" not in told:
-            found[name] = told
+        cleaned = texts.clean(value)
+        if MARK not in cleaned and "\n" not in cleaned:
+            found[name] = cleaned
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.artifacts.merge_traces import Merged, drop_leftovers
+from vestige.artifacts.merge_traces import Merged, drop_leftovers, fold_trace
 from vestige.artifacts.replay_command import command_of_case, render_command
 from vestige.artifacts.suite_facts import read_start, replay_keys
 from vestige.artifacts.text_sanitizer import single_line
@@ -17,7 +17,7 @@ from vestige.errors import InvalidSuiteError
 from vestige.formats.artifacts.file_structs import Counts
 from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.validate import check_bundle
-from vestige.formats.artifacts.write import finish_bundle, hash_files, read_cases
+from vestige.formats.artifacts.write import finish_bundle, hash_files, is_large, read_cases
 from vestige.formats.timestamps import parse_time_ns
 
 if TYPE_CHECKING:
@@ -32,39 +32,43 @@ def finish(
     merged: Merged,
     notes: Sequence[str] = (),
     known: Known | None = None,
-    told: tuple[Sequence[CaseResult], Counts] | None = None,
+    cases_read: tuple[Sequence[CaseResult], Counts] | None = None,
 ) -> Sequence[CaseResult]:
-    """Write all that a bundle needs from what its folder holds. InvalidSuiteError if it is not valid then.
-    `told`: what `read_cases` would give, if it is known."""
+    """Write all that a bundle needs from what its folder holds. InvalidSuiteError if it is not
+    valid then.
+    `cases_read`: the result of `read_cases`, if it is known."""
     drop_leftovers(folder)
     started_ns = parse_time_ns(merged.first_ts) or 0
     ended_ns = max(started_ns, parse_time_ns(merged.last_ts) or 0)
-    kept = read_start(folder, merged.suite, merged.timestamp, started_ns)
-    told = told or read_cases(folder)
-    cases = told[0]
+    start = read_start(folder, merged.suite, merged.timestamp, started_ns)
+    cases_read = cases_read or read_cases(folder)
+    cases = cases_read[0]
     failed = failed_cases(cases)
     case_command: Callable[[str], str] | None = None
-    command = kept.command or "true  # how this suite was started is not known"
-    if kept.replay is not None:
-        command = render_command(kept.replay, kept.replay_environment, failed)
-        case_command = command_of_case(kept.replay, kept.replay_environment)
-    facts = kept.to_facts(
+    command = start.command or "true  # how this suite was started is not known"
+    if start.replay is not None:
+        command = render_command(start.replay, start.replay_environment, failed)
+        case_command = command_of_case(start.replay, start.replay_environment)
+    facts = start.to_facts(
         command,
         ended_ns,
         notes=[*merged.notes, *notes],
         fixture_ids=merged.fixture_ids,
         case_command=case_command,
-        replay_keys=replay_keys(kept.replay) if kept.replay else {},
+        replay_keys=replay_keys(start.replay) if start.replay else {},
     )
+    if is_large(cases):
+        fold_trace(folder, merged)
     files = hash_files(folder, known or {})
     as_they_are = dict(files)  # on disk; what is added now has been hashed in memory only
-    finish_bundle(folder, facts, told=told, files=files)
+    finish_bundle(folder, facts, cases_read=cases_read, files=files)
     validate(folder, as_they_are)
     return cases
 
 
 def failed_cases(cases: Sequence[CaseResult]) -> list[str]:
-    """Names of the cases whose last attempt failed, or never ended, in the order in which they ran."""
+    """Names of the cases whose last attempt failed, or never ended, in the order in which they
+    ran."""
     last = {case.name: case.outcome for case in cases}
     return [name for name, outcome in last.items() if outcome in ("fail", "unknown")]
 
@@ -76,7 +80,8 @@ def validate(folder: Path, hashed: Known | None = None) -> None:
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise InvalidSuiteError(
-            f"{folder}: the bundle is not valid: {errors[0]}{more} See `vestige validate {folder}`.",
+            f"{folder}: the bundle is not valid: {errors[0]}{more} See `vestige validate "
+            f"{folder}`.",
             errors[:_SHOWN],
         )
 

@@ -14,7 +14,8 @@ _TIMEOUT_S = 5.0
 
 
 def read_git(folder: Path, without: Path | None = None) -> Git:
-    """Of the work tree that holds a folder. `without`: the place of bundles, which are no change."""
+    """Read git facts of a folder's work tree. `without`: the folder of bundles, which are no
+    change."""
     top = _top(folder)
     if top is None and "GIT_DIR" not in os.environ:
         return NO_GIT
@@ -56,7 +57,7 @@ def _top(folder: Path) -> Path | None:
 
 
 def differences(then: Git, now: Git) -> list[str]:
-    """What a replay should be told; unknown facts are not compared."""
+    """Differences that a replay should mention. Unknown facts are not compared."""
     if NO_GIT.commit in (then.commit, now.commit):
         return []
     found = []

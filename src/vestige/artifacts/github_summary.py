@@ -1,4 +1,4 @@
-"""What GitHub shows of a suite: a step summary with the cases that failed.
+"""A step summary for GitHub: the failed cases of a suite.
 
 write_step_summary(suite.path, suite.cases)      # does nothing outside of GitHub Actions
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vestige.artifacts.text_sanitizer import single_line
 from vestige.formats.artifacts.write import read_cases
-from vestige.record.coercion import cut
+from vestige.record.coercion import truncate
 
 if TYPE_CHECKING:
     from vestige.formats.artifacts.trace_events import CaseResult
@@ -25,8 +25,8 @@ _MESSAGE_SHOWN = 300
 
 def render_step_summary(folder: Path, cases: Sequence[CaseResult] | None = None) -> str:
     """Markdown: counts, then the failing cases with their first message."""
-    told, counts = read_cases(folder)
-    last = {case.name: case for case in (told if cases is None else cases)}
+    cases_read, counts = read_cases(folder)
+    last = {case.name: case for case in (cases_read if cases is None else cases)}
     failing = [case for case in last.values() if case.outcome in ("fail", "unknown")]
     lines = [
         f"### {_plain(folder.parent.name)}: {len(failing)} of {len(last)} cases failed",
@@ -65,7 +65,7 @@ def write_step_summary(
 
 def _plain(text: str) -> str:
     """Text that means nothing to Markdown or HTML, on one line."""
-    text = cut(single_line(text), _MESSAGE_SHOWN)
-    for char, told in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        text = text.replace(char, told)
+    text = truncate(single_line(text), _MESSAGE_SHOWN)
+    for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(char, escaped)
     return "".join(f"\\{char}" if char in "\\`*_[]|~#@!" else char for char in text)

@@ -1,8 +1,8 @@
-"""One trace of several: what the processes of a suite wrote, in the order in which it happened.
+"""Merge the traces of the processes of a suite into one, in time order.
 
 Each process appends to a file of its own (`trace/worker-gw0.jsonl`), because a case must be on
 disk before it runs and no process knows the counters of the others. At the end they become
-`trace/events.jsonl`, counted anew; the same mends the trace of a killed suite.
+`trace/events.jsonl`, with new counters. The trace of a killed suite is completed the same way.
 
 The one hard fact: a trace that has its `suite_end` is complete. Files of workers beside it are
 left over from a death between two steps, and are not taken in twice.
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Merged(msgspec.Struct):
-    """What a trace told while it was put together."""
+    """Facts collected while a trace is merged."""
 
     suite: str = ""
     timestamp: str = ""
@@ -50,7 +50,7 @@ class Merged(msgspec.Struct):
     """The file of a trace that was rebuilt, whose lock is held until `release`."""
 
     def release(self) -> None:
-        """The suite is finished, or left to somebody else."""
+        """Release the lock: the suite is finished, or left to another process."""
         if self.lock is not None:
             self.lock.close()
             self.lock = None
@@ -78,7 +78,7 @@ def worker_files(folder: Path) -> list[Path]:
 
 
 def read_trace(folder: Path) -> Merged:
-    """What the trace of a folder tells, without changing it."""
+    """Return the facts of a folder's trace without changing it."""
     merged = Merged()
     for event in _read(folder / constants.TRACE):
         merged.take(event)
@@ -94,7 +94,7 @@ def drop_leftovers(folder: Path) -> None:
 def rebuild_trace(
     folder: Path, end_ts: str = "", default: tuple[str, str, str] = ("", "", "")
 ) -> Merged:
-    """All events in one file, in order, counted anew; cases that did not end become unknown.
+    """Write all events to one file, in order, with new counters. Open cases become unknown.
 
     `default`: suite, timestamp and time, for a trace in which there is nothing.
     """
@@ -106,12 +106,10 @@ def rebuild_trace(
         *(_read(path) for path in (folder / constants.TRACE, *sources)), key=_by_time
     )
     with open(folder / _PART, "wb") as out:
-        try_lock(
-            out.fileno()
-        )  # before it is in place: whoever rebuilds it is not done with the suite
+        try_lock(out.fileno())  # before it is in place: the suite is not finished yet
         counters = [0, 0, 0, 0]
         lines: list[bytes] = []
-        for event in _whole(events, merged, end_ts, default[2]):
+        for event in _complete_events(events, merged, end_ts, default[2]):
             place = _COUNTED.get(event.kind)
             if place is not None and not (place == 0 and _again(event)):
                 counters[place] += 1
@@ -129,7 +127,20 @@ def rebuild_trace(
     return merged
 
 
-def _whole(
+def fold_trace(folder: Path, merged: Merged) -> None:
+    """Write the trace of a large suite with one event for each case that only passed."""
+    from vestige.formats.artifacts.folded_trace import write_folded
+
+    with open(folder / _PART, "wb") as out:
+        try_lock(out.fileno())  # before it is in place: the suite is not finished yet
+        write_folded(folder / constants.TRACE, out)
+        out.flush()
+        os.replace(folder / _PART, folder / constants.TRACE)
+        merged.release()
+        merged.lock = OwnFile(os.dup(out.fileno()))
+
+
+def _complete_events(
     events: Iterable[TraceEvent], merged: Merged, end_ts: str, default_ts: str
 ) -> Iterator[TraceEvent]:
     """The events, and what is missing for a trace that begins and ends."""
@@ -184,8 +195,9 @@ def _read(path: Path) -> Iterator[TraceEvent]:
         return
     from vestige.formats.artifacts.trace_events import (
         parse_events,  # where something is to be merged
+        unfold,
     )
 
     with file:
         while lines := file.readlines(_BLOCK):
-            yield from parse_events(lines)
+            yield from unfold(parse_events(lines))

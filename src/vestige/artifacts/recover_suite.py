@@ -56,7 +56,7 @@ def _is_named(folder: Path) -> bool:
 def find_unfinished(path: Path) -> Iterator[Path]:
     """The unfinished bundle at a path, or those in a tree: `<suite>/<timestamp>`, and no others.
 
-    What is named after no time was put there by somebody, for some reason; only who names it wants it changed.
+    A folder without a timestamp as its name is only changed if the caller names it.
     """
     if is_unfinished(path):
         yield path

@@ -1,6 +1,6 @@
-"""Run again what failed: the command of a bundle, and how it is made.
+"""Build the command that runs the failed cases of a bundle again.
 
-    replay = Replay(["python", "-m", "pytest", "-p", "no:cacheprovider"], "/work/shop", ["tests"], by_case=True)
+    replay = Replay(["python", "-m", "pytest"], "/work/shop", ["tests"], by_case=True)
     render_command(replay, {"TZ": "UTC"}, ["tests/test_pay.py::test_card"])
 
 The words are kept beside the text (`repro.json`, key `vestige`), so that running a bundle's
@@ -23,7 +23,8 @@ from vestige.limits import KIB
 from vestige.record.redaction.masking import MARK
 
 COMMAND_MAX = 96 * KIB
-"""Characters of tests on a command line; beyond, whole files are named. (One argument to `sh -c` may have 128 KiB.)"""
+"""Characters of tests on a command line; beyond, whole files are named. (One argument to `sh -c`
+may have 128 KiB.)"""
 
 REPRO = "repro.json"
 _WHERE = r" @gw\d+\Z"
@@ -52,7 +53,8 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def where_of(worker: str) -> str:
-    """Behind the name of a case that runs in several workers, so that each of them is one; no part of what selects it."""
+    """Behind the name of a case that runs in several workers, so that each of them is one; no part
+    of what selects it."""
     return f" @{worker}"
 
 
@@ -78,7 +80,7 @@ def _selector(case: str) -> str:
 
 
 def render_command(replay: Replay, environment: Mapping[str, str], cases: Sequence[str]) -> str:
-    """One line for a shell."""
+    """Render one line for a shell."""
     return " ".join((_beginning(replay, environment), *map(shlex.quote, selected(replay, cases))))
 
 
@@ -86,13 +88,13 @@ def command_of_case(replay: Replay, environment: Mapping[str, str]) -> Callable[
     """The same for one case of many: what they share is put together once."""
     beginning = _beginning(replay, environment)
     if not replay.by_case:
-        whole = render_command(replay, environment, ())
-        return lambda case: whole
+        command = render_command(replay, environment, ())
+        return lambda case: command
     return lambda case: f"{beginning} {_quoted(replay.prefix + _selector(case))}"
 
 
 def _quoted(word: str) -> str:
-    """As `shlex.quote`, which looks at each character: of a name with parameters it is known."""
+    """Quote for a shell. Faster than `shlex.quote` for names with parameters."""
     return f"'{word}'" if "[" in word and "'" not in word else shlex.quote(word)
 
 
@@ -106,7 +108,7 @@ def _beginning(replay: Replay, environment: Mapping[str, str]) -> str:
 
 
 def read_repro(bundle: Path) -> Recorded:
-    """What a bundle says about running it again."""
+    """Read how a bundle's suite is run again."""
     path = bundle / REPRO
     try:
         return msgspec.json.decode(path.read_bytes(), type=Recorded)
@@ -134,17 +136,18 @@ def read_environment(bundle: Path) -> dict[str, str]:
     return found
 
 
-def find_case(cases: Sequence[str], wanted: str) -> str:
+def find_case(cases: Sequence[str], case_name: str) -> str:
     """A case by its name, or by a part of it that only one has."""
-    if wanted in cases:
-        return wanted
-    near = [case for case in dict.fromkeys(cases) if wanted in case]
+    if case_name in cases:
+        return case_name
+    near = [case for case in dict.fromkeys(cases) if case_name in case]
     if len(near) == 1:
         return near[0]
     if not near:
-        raise NotFoundError(f"{wanted}: no such case in the bundle.")
+        raise NotFoundError(f"{case_name}: no such case in the bundle.")
     raise UsageError(
-        f"{wanted}: {len(near)} cases have that in their name ({', '.join(near[:3])}, ...). Say more of it."
+        f"{case_name}: {len(near)} cases have that in their name ({', '.join(near[:3])}, ...). "
+        f"Say more of it."
     )
 
 

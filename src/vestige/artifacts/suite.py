@@ -72,32 +72,34 @@ class Case:
         self,
         suite: SuiteWriter,
         name: str,
-        told: bytes,
+        name_json: bytes,
         attempt: int = 1,
         span_id: str = "",
         first: bytes = b"",
     ) -> None:
-        """`name`: as `texts` has cleaned it, and `told` as JSON. `attempt`: above 1, it is the same case
-        once more. `span_id`: of the span that records it. `first`: lines about the case before it."""
+        """`name`: cleaned by `texts`; `name_json`: the same as JSON. `attempt`: above 1, it is the
+        same case once more. `span_id`: of the span that records it. `first`: lines about the case
+        before it."""
         self._suite = suite
         self.name = name
         self.assertions = self._passed = self._failed = self._skipped = 0
-        # No lists before there is something in them: suites have thousands of cases, and all are kept.
+        # No lists before there is something in them: suites have thousands of cases, and all are
+        # kept.
         self._failures: list[str] | None = None
         self._attachments: list[str] | None = None
         self.outcome: Status = "unknown"
         self.duration_ms = 0
         self._ended = False
-        self._json = told
+        self._json = name_json
         trace = suite.trace
         if attempt == 1:
             trace.total += 1
         more = b',"span_id":%b' % json_of(span_id) if span_id else b""
         if attempt > 1:
             more += b',"attempt":%d' % attempt
-        suite.told.append(self)
+        suite.running_cases.append(self)
         self._begun_ns = now_ns = trace.watch.now_ns()
-        trace.write(first + trace.case_line(b'"case_start"', told, now_ns, more=more))
+        trace.write(first + trace.case_line(b'"case_start"', name_json, now_ns, more=more))
 
     @property
     def failures(self) -> list[str]:
@@ -117,9 +119,9 @@ class Case:
 
     def check(self, condition: object, message: object = "") -> bool:
         """Assert, and go on: whether it held."""
-        held = bool(condition)
-        (self.passed if held else self.failed)(message)
-        return held
+        is_true = bool(condition)
+        (self.passed if is_true else self.failed)(message)
+        return is_true
 
     def passed(self, message: object = "", *, at_ns: int | None = None) -> None:
         """Something held. `at_ns`: when, if not now, in monotonic time."""
@@ -162,26 +164,29 @@ class Case:
         self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False
     ) -> str:
         """Copy a file into the bundle; its path there. Text is masked unless it is `exact`."""
-        return self._told(
+        return self._record_attachment(
             self._suite.attachments.copy(self._folder(), Path(path), name, exact=exact)
         )
 
     def write(self, name: str, content: str | bytes, *, exact: bool = False) -> str:
         """Write a file into the bundle; its path there. `*.log` is a log, `*.png` a screenshot."""
-        return self._told(self._suite.attachments.write(self._folder(), name, content, exact=exact))
+        return self._record_attachment(
+            self._suite.attachments.write(self._folder(), name, content, exact=exact)
+        )
 
     def screenshot(self, path: str | os.PathLike[str], name: str | None = None) -> str:
         """Copy a picture into the bundle; its path there."""
         if not constants.is_screenshot(name or str(path)):
             raise UsageError(
-                f"{name or path}: no name of a screenshot (expected .png, .jpg, .webp, .gif or .bmp)."
+                f"{name or path}: no name of a screenshot (expected .png, .jpg, .webp, .gif or "
+                f".bmp)."
             )
         return self.attach(path, name, exact=True)
 
     def _folder(self) -> str:
         return f"cases/{file_key(self.name)}"
 
-    def _told(self, path: str) -> str:
+    def _record_attachment(self, path: str) -> str:
         self._attachments = self._attachments or []
         self._attachments.append(path)
         self._suite.trace.event("attachment", self.name, path=path)
@@ -191,13 +196,13 @@ class Case:
 
     @property
     def status(self) -> Status:
-        """As the assertions so far have it."""
+        """The status by the assertions so far."""
         if self._failed:
             return "fail"
         return "skip" if self._skipped and not self._passed else "pass"
 
     def end(self, status: Status | None = None, message: object = "") -> None:
-        """The case is over. What the assertions say stands, unless told otherwise."""
+        """End the case. The assertions decide its status, unless one is passed."""
         if not self._ended:
             trace = self._suite.trace
             trace.write(self.lines_of_end(trace.watch.now_ns(), status, message))
@@ -209,8 +214,8 @@ class Case:
         message: object = "",
         passed_ns: int | None = None,
     ) -> bytes:
-        """It is over since then, in monotonic time: what is to be written of that.
-        `passed_ns`: that it passed, then, is all that there is to tell of it, and not told yet."""
+        """Return the lines that record the end of the case, at a monotonic time.
+        `passed_ns`: when it passed, if that is all that happened and is not written yet."""
         self._ended = True
         self.duration_ms = (at_ns - self._begun_ns) // 1_000_000
         trace = self._suite.trace
@@ -247,7 +252,7 @@ class Case:
 
 
 class SuiteWriter:
-    """One process's part of a suite: its cases, into a folder that somebody else finishes."""
+    """The cases of one process, in a folder that another process finishes."""
 
     def __init__(
         self,
@@ -264,7 +269,7 @@ class SuiteWriter:
         self.timestamp = timestamp
         self.texts = texts or TextSanitizer(os.environ)
         self.trace = TraceWriter(folder / trace, suite, timestamp, clock)
-        self.told: list[Case] = []
+        self.running_cases: list[Case] = []
         """The cases of this process, in the order in which they began."""
         self._fixtures: dict[str, None] = {}
         self._notes: list[str] = []
@@ -303,18 +308,20 @@ class SuiteWriter:
         self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False
     ) -> str:
         """A file of the suite as a whole; its path in the bundle."""
-        return self._told(self.attachments.copy("files", Path(path), name, exact=exact))
+        return self._record_attachment(
+            self.attachments.copy("files", Path(path), name, exact=exact)
+        )
 
     def write(self, name: str, content: str | bytes, *, exact: bool = False) -> str:
         """Write a file of the suite as a whole; its path in the bundle."""
-        return self._told(self.attachments.write("files", name, content, exact=exact))
+        return self._record_attachment(self.attachments.write("files", name, content, exact=exact))
 
     def log(self, name: str, content: str | bytes) -> str:
         """A log of the suite as a whole; its path in the bundle."""
         name = name if constants.is_log(name) else f"{name}.log"
-        return self._told(self.attachments.write("logs", name, content))
+        return self._record_attachment(self.attachments.write("logs", name, content))
 
-    def _told(self, path: str) -> str:
+    def _record_attachment(self, path: str) -> str:
         self.trace.event("attachment", path=path)
         return path
 
@@ -328,8 +335,10 @@ class SuiteRecorder(SuiteWriter):
 
     `root`: where bundles are, one folder a suite, one folder a time.
     `replay`: how the suite is started; default: as this program was.
-    `seed`, `clock_mode`: what made it deterministic. `repro_env`: more variables that a replay needs.
-    `run_id`: of the run that records the suite too. `texts`: what cleans names, if there is one already.
+    `seed`, `clock_mode`: what made it deterministic. `repro_env`: more variables that a replay
+    needs.
+    `run_id`: of the run that records the suite too. `texts`: what cleans names, if there is one
+    already.
     """
 
     def __init__(
@@ -380,7 +389,7 @@ class SuiteRecorder(SuiteWriter):
 
     @property
     def failed(self) -> list[str]:
-        """When the suite has ended: the cases that failed or never ended."""
+        """Return the cases that failed or never ended, once the suite has ended."""
         return failed_cases(self.cases)
 
     def finish(self, notes: Sequence[str] = ()) -> Path:
@@ -393,20 +402,21 @@ class SuiteRecorder(SuiteWriter):
             self._finish(notes)
         if self.trace.lost:
             raise InvalidSuiteError(
-                f"{self.path}: {self.trace.lost} events could not be written ({self.trace.why_lost}).",
+                f"{self.path}: {self.trace.lost} events could not be written "
+                f"({self.trace.why_lost}).",
                 [],
             )
         return self.path
 
     def _finish(self, notes: Sequence[str]) -> None:
-        said = [self.texts.message(note) for note in notes]
+        messages = [self.texts.message(note) for note in notes]
         trace = self.trace
         now = trace.watch.stamp()
-        told: tuple[Sequence[CaseResult], Counts] | None = None
+        cases_read: tuple[Sequence[CaseResult], Counts] | None = None
         if worker_files(self.path):
             merged = rebuild_trace(self.path, now)
-            said += [f"{case} did not end" for case in merged.running]
-        elif all(case.ended for case in self.told) and not trace.lost:
+            messages += [f"{case} did not end" for case in merged.running]
+        elif all(case.ended for case in self.running_cases) and not trace.lost:
             # All of the trace is our own: what it says need not be read.
             trace.event("suite_end")
             merged = Merged(
@@ -418,21 +428,21 @@ class SuiteRecorder(SuiteWriter):
                 list(self._fixtures),
                 self._notes,
             )
-            told = self.told, trace.counts()
+            cases_read = self.running_cases, trace.counts()
         else:
             trace.event("suite_end")
             merged = Merged()
-            told = read_cases(self.path, merged.take)
+            cases_read = read_cases(self.path, merged.take)
             if merged.running:
-                merged, told = rebuild_trace(self.path, now), None
+                merged, cases_read = rebuild_trace(self.path, now), None
         try:
-            self.cases = finish(self.path, merged, said, self._known(), told)
+            self.cases = finish(self.path, merged, messages, self._known(), cases_read)
         finally:
             merged.release()
         trace.close()
 
     def _known(self) -> dict[str, tuple[int, str]]:
-        """What was hashed while it was written, and has not changed since."""
+        """Return files hashed while they were written that have not changed since."""
         found: dict[str, tuple[int, str]] = {}
         if "attachments" not in self.__dict__:
             return found

@@ -1,4 +1,4 @@
-"""What is known when a suite starts, kept in its own files: whoever finishes it finds it there.
+"""Facts known when a suite starts, stored in its folder for the process that finishes it.
 
 The live files are the spool. `meta.json`, `repro.json`, `repro.env` and the environment are
 written first, with the end left open, so that `recover` needs nothing but the folder.
@@ -70,8 +70,8 @@ def write_start(folder: Path, start: Start) -> None:
     repro = file_structs.Repro(
         *name, start.clock_mode, start.seed, begun, start.started_ns // 10**9, command
     )
-    told = {**msgspec.to_builtins(repro), **replay_keys(start.replay)}
-    _write(folder / REPRO, msgspec.json.encode(told))
+    values = {**msgspec.to_builtins(repro), **replay_keys(start.replay)}
+    _write(folder / REPRO, msgspec.json.encode(values))
     lines = [f"{key}={shlex.quote(value)}\n" for key, value in start.replay_environment.items()]
     _write(folder / "repro.env", "".join(lines).encode(errors="backslashreplace"))
     environment = "".join(
@@ -81,7 +81,7 @@ def write_start(folder: Path, start: Start) -> None:
 
 
 def replay_keys(replay: Replay) -> dict[str, Any]:
-    """What `repro.json` has beyond the contract."""
+    """Return the keys of `repro.json` beyond the contract."""
     return {"vestige": msgspec.to_builtins(replay)}
 
 
@@ -99,8 +99,8 @@ class StartFacts(msgspec.Struct, frozen=True, kw_only=True):
     replay_environment: Mapping[str, str]
 
     def to_facts(self, command: str, ended_ns: int, **more: Any) -> SuiteFacts:
-        told = {**self.facts, "command": command, "ended_ns": ended_ns, "generated_ns": ended_ns}
-        return SuiteFacts(**told, replay_environment=self.replay_environment, **more)
+        facts = {**self.facts, "command": command, "ended_ns": ended_ns, "generated_ns": ended_ns}
+        return SuiteFacts(**facts, replay_environment=self.replay_environment, **more)
 
 
 class _Meta(msgspec.Struct):
@@ -119,7 +119,7 @@ class _Repro(msgspec.Struct):
 
 
 def read_start(folder: Path, suite: str, timestamp: str, started_ns: int) -> StartFacts:
-    """What the files of a folder say, as far as they say it."""
+    """Read the facts from the files of a folder, as far as they are there."""
     meta = _decode(folder / META, _Meta) or _Meta()
     repro = _decode(folder / REPRO, _Repro) or _Repro()
     seed = meta.determinism.get("seed", 0)

@@ -1,4 +1,5 @@
-"""Names and messages on their way into a bundle: no secret in clear, nothing that UTF-8 cannot hold.
+"""Names and messages on their way into a bundle: no secret in clear, nothing that UTF-8 cannot
+hold.
 
 The redactor here knows more than shapes and keys: the values of every variable whose name says
 that it holds a secret are masked wherever they turn up, in a test's id or in what it printed.
@@ -15,7 +16,7 @@ from hashlib import sha256
 from urllib.parse import unquote, urlsplit
 
 from vestige.limits import MESSAGE_MAX
-from vestige.record.coercion import clean_text, cut
+from vestige.record.coercion import clean_text, truncate
 from vestige.record.redaction.masking import is_secret_key
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.secret_values import is_placeholder
@@ -24,7 +25,8 @@ MARKER = "<redacted>"
 """How the bundles of this format write a value that is withheld."""
 
 _REGISTERED_MIN = 8
-"""Characters. `SECRET=test` must not mask every test's name; such a value is masked beside its name only."""
+"""Characters. `SECRET=test` must not mask every test's name; such a value is masked beside its name
+only."""
 
 _SHORT = 500
 """Characters: less than any bound on the way."""
@@ -52,7 +54,8 @@ class TextSanitizer:
             self.redactor = redactor
 
     def expect(self, names: Iterable[str]) -> None:
-        """Names that will come, asked about all at once; if one is suspicious, each by itself, as it comes."""
+        """Names that will come, asked about all at once; if one is suspicious, each by itself, as
+        it comes."""
         short = list(filter(_is_plain, names))
         # First: a thread may teach it something meanwhile.
         self._learned = self.redactor.learned
@@ -69,7 +72,7 @@ class TextSanitizer:
                 return text
             if _is_plain(text) and self.redactor.is_clean(text):
                 return text  # the names of tests, nearly all of them: one question instead of six
-        return cut(self.clean(text), MESSAGE_MAX)
+        return truncate(self.clean(text), MESSAGE_MAX)
 
 
 def _is_plain(text: str) -> bool:
@@ -112,11 +115,6 @@ def single_line(text: str) -> str:
     """A text that stays on its line and cannot steer a terminal."""
     # Nearly all are printable, and then the expression, which takes its time, need not be compiled.
     return text if text.isprintable() else re.sub(_CONTROL, _escaped, text)
-
-
-def plain_lines(text: str) -> str:
-    """As `one_line`, but line breaks and tabs stay."""
-    return re.sub(_CONTROL_KEPT, _escaped, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -7,8 +7,8 @@ One write with `O_APPEND` per call, so a killed suite shows which case was runni
 writer holds the lock of its file while it lives: nobody finishes a suite that still runs.
 
 Nothing here raises into a test. What could not be written is counted in `lost`, and a suite
-that lost something does not end as if nothing had been. Calls of the system are made past whatever a test has
-put in their place (_runtime/syscalls.py).
+that lost something does not end as if nothing had been. Calls of the system are made past whatever
+a test has put in their place (_runtime/syscalls.py).
 
 Elsewhere: what the events say about cases is read back in formats/artifacts/trace_events.py.
 """
@@ -28,7 +28,7 @@ from vestige._runtime.file_locks import try_lock
 from vestige._runtime.owned_file import OPEN_FLAGS, LostError, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
-from vestige.record.line_template import GAP, NUMBER, with_gaps
+from vestige.record.line_template import GAP, NUMBER, line_template
 
 TRACE_VERSION = 1
 """Every era of the schema accepts it; later ones know a 2 that adds nothing which we need."""
@@ -63,7 +63,8 @@ class Stopwatch:
         self._text = b""
 
     def render(self, moment_ns: int) -> bytes:
-        """A moment as JSON: `"2026-02-10T17:00:05.123456Z"`, of one length, so that texts sort as times do."""
+        """A moment as JSON: `"2026-02-10T17:00:05.123456Z"`, of one length, so that texts sort as
+        times do."""
         # A small number, which Python divides and writes several times quicker than the whole one.
         rest_ns = moment_ns - self._second_ns
         if not 0 <= rest_ns < _SECOND_NS:
@@ -83,7 +84,7 @@ def render_time(epoch_s: int) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Why something could not be written, in few words."""
+    """Return the reason of a failed write in a few words."""
     return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
 
 
@@ -110,10 +111,11 @@ class TraceWriter:
             GAP,
             Counts(NUMBER, NUMBER, NUMBER, NUMBER),
         )
-        self._begin = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
-        """A case begins: when, the kind of event, case and message, the counters, and what only some have."""
+        self._begin = line_template(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
+        """A case begins: when, the kind of event, case and message, the counters, and what only
+        some have."""
         line.elapsed_ms = NUMBER
-        self._go_on = with_gaps(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
+        self._go_on = line_template(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
         """And what comes after that: how long it has run, too, before what only some have."""
         passed, ended = (
             msgspec.structs.replace(line, kind=kind, message="", **more)
@@ -122,15 +124,15 @@ class TraceWriter:
                 ("case_end", {"status": "pass"}),
             )
         )
-        self._pass_and_end = with_gaps(_encode(passed)) + with_gaps(_encode(ended))
-        """Of a case of which nothing else is told: when, its name, the counters, how long it has run; twice."""
+        self._pass_and_end = line_template(_encode(passed)) + line_template(_encode(ended))
+        """Template of a passing case's last two lines: time, name, counters, duration; twice."""
         self._forks = _forks
         self._path = str(path)
         self._file = OwnFile()
         self._open()
 
     def event(self, kind: str, case: str = "", message: str = "", **more: Any) -> None:
-        """One event, on disk when this returns."""
+        """Write one event. It is on disk when this returns."""
         self.write(self.render(kind, case, message, **more))
 
     def render(self, kind: str, case: str = "", message: str = "", **more: Any) -> bytes:
@@ -161,8 +163,9 @@ class TraceWriter:
         message: bytes = b'""',
         more: bytes = b"",
     ) -> bytes:
-        """As `render`, of a moment: three of these make a test, and structs took half of its time.
-        Texts are JSON already; so is `more`, which begins with a comma. `begun_ns`: of the case, if it has begun."""
+        """Render a case's line like `render`, faster: structs took half of a test's time.
+        Texts are JSON already; so is `more`, which begins with a comma. `begun_ns`: of the case, if
+        it has begun."""
         stamp = self.watch.render(at_ns)
         if begun_ns is None:
             return self._begin % (
@@ -190,7 +193,7 @@ class TraceWriter:
         )
 
     def pass_and_end(self, case: bytes, begun_ns: int, passed_ns: int, ended_ns: int) -> bytes:
-        """The lines of all that is told of most cases, once they have begun."""
+        """Render the pass and the end of a case that only passed."""
         render = self.watch.render
         counts = self.total, self.passed, self.failed, self.skipped
         return self._pass_and_end % (
@@ -206,7 +209,8 @@ class TraceWriter:
 
     @property
     def is_own(self) -> bool:
-        """Is this the process that began it? A child that a test forked does not speak for the suite."""
+        """Is this the process that began it? A child that a test forked does not speak for the
+        suite."""
         return _forks == self._forks
 
     def write(self, lines: bytes) -> None:

@@ -37,20 +37,44 @@ def boot_environment(
     }
 
 
+def auto() -> None:
+    """Record the model calls, agents and tools of this process from now on, as `vestige run` does.
+
+    Call it first: `import vestige; vestige.auto()`. Clients and frameworks are hooked when the
+    program imports them. Logs and prints are not recorded.
+    """
+    from vestige.integrations import frameworks
+    from vestige.process_recorder import default_recorder
+    from vestige.wire.capture import active, capture_http
+
+    recorder = default_recorder()
+    if recorder.wire and active() is None:
+        capture_http()
+    frameworks.install(recorder.integrations)
+
+
 def start() -> None:
     """Start to record this process. Never raise, so that the program starts in any case."""
     try:
+        from vestige._runtime.import_hooks import when_imported
+        from vestige.boot import child_proxy
         from vestige.process_recorder import default_recorder
 
         recorder = default_recorder()
         if recorder.logging or recorder.prints:
             from vestige.boot import log_capture
 
-            (log_capture.capture_logs if recorder.logging else log_capture.ignore_logs)()
+            if recorder.logging:
+                log_capture.capture_logs(all_levels=recorder.level_is_set)
+            else:
+                log_capture.ignore_logs()
         if recorder.prints:
             from vestige.boot.print_capture import capture_prints
 
             capture_prints()
+        if os.environ.get(child_proxy.FOLDER_VARIABLE):
+            child_proxy.restore(os.environ)
+            when_imported("subprocess", child_proxy.install)
         replayed = os.environ.get(REPLAY_VARIABLE)
         if recorder.wire or replayed:
             from vestige.wire.capture import capture_http
@@ -58,9 +82,12 @@ def start() -> None:
             capture_http()
             if replayed:
                 from vestige.wire import dispatch
-                from vestige.wire.replay import Player
+                from vestige.wire.replaying.player import Player
 
                 dispatch.player = Player(replayed)
+        from vestige.integrations import frameworks
+
+        frameworks.install(recorder.integrations)
     except Exception as error:  # noqa: BLE001  # the program must start
         import sys
 

@@ -1,8 +1,8 @@
 """Record `logging` without a handler, under `vestige run` and in recorded test suites.
 
 A handler would change the program: `logging.basicConfig` does nothing if there already is one. So
-`Logger.callHandlers` is wrapped, and a line that its logger lets through is recorded before its
-handlers run. A program that never imports `logging` pays nothing.
+a line that its logger and the level of a handler let through is recorded before its handlers run
+(emit/hooks/logging_hook.py). A program that never imports `logging` pays nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from types import ModuleType
 
 from vestige._runtime.import_hooks import cancel_hook, when_imported
 from vestige.emit.context import LoggerSource
-from vestige.wire.patching import Patch
 
 _active: _LogCapture | None = None
 
@@ -20,17 +19,17 @@ _active: _LogCapture | None = None
 class _LogCapture:
     """The capture of all log lines of this process with one recorder."""
 
-    def __init__(self, recorder: LoggerSource | None) -> None:
+    def __init__(self, recorder: LoggerSource | None, all_levels: bool) -> None:
         self._recorder = recorder
-        self._patch = Patch()
+        self._all_levels = all_levels
+        self._unsubscribe = _do_nothing
         when_imported("logging", self._install)
 
-    def _install(self, module: ModuleType) -> None:
+    def _install(self, _module: ModuleType) -> None:
         try:
-            from vestige.emit.hooks.logging_capture import record_before_handlers
+            from vestige.emit.hooks.logging_capture import record_all_lines
 
-            wrapper = record_before_handlers(self._recorder)
-            self._patch.wrap(module.Logger, "callHandlers", wrapper)
+            self._unsubscribe = record_all_lines(self._recorder, self._all_levels)
         except Exception:  # noqa: BLE001  # a replaced `logging` is not recorded
             return
 
@@ -38,19 +37,22 @@ class _LogCapture:
         global _active
         if _active is self:
             cancel_hook("logging", self._install)
-            self._patch.undo()
+            self._unsubscribe()
             _active = None
 
 
-def capture_logs(recorder: LoggerSource | None = None) -> Callable[[], None]:
+def capture_logs(
+    recorder: LoggerSource | None = None, *, all_levels: bool = False
+) -> Callable[[], None]:
     """Record log lines once the program imports `logging`. Return a function that stops this.
 
-    `recorder` is the process's by default. If lines are recorded already, nothing changes.
+    `recorder` is the process's by default. `all_levels` includes lines that the levels of all
+    handlers drop. If lines are recorded already, nothing changes.
     """
     global _active
     if _active is not None:
         return _do_nothing
-    _active = _LogCapture(recorder)
+    _active = _LogCapture(recorder, all_levels)
     return _active.stop
 
 
@@ -63,10 +65,10 @@ def ignore_logs() -> None:
     when_imported("logging", _ignore)
 
 
-def _ignore(module: ModuleType) -> None:
+def _ignore(_module: ModuleType) -> None:
     try:
         from vestige.emit.hooks.logging_capture import suppress_handler_prints
 
-        Patch().wrap(module.Logger, "callHandlers", suppress_handler_prints)
+        suppress_handler_prints()
     except Exception:  # noqa: BLE001  # a replaced `logging` is left alone
         return

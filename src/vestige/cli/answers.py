@@ -1,48 +1,40 @@
-"""Open what a command is asked about, and print the answer."""
+"""Open the store or file that a command reads, and print the answer."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from vestige.cli.options import F, Home, home_option, json_option
+from vestige.cli.terminal_text import style_line, wrap_line
 
 if TYPE_CHECKING:
     from vestige.query.answer import Answer
     from vestige.query.debugger import Debugger
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    from vestige.store.protocol import Store
 
-STYLES: dict[str, dict[str, object]] = {
-    "ok": {},
-    "error": {"fg": "red"},
-    "open": {"fg": "yellow"},
-    "warn": {"fg": "yellow"},
-    "log": {"dim": True},
-    "stamp": {"fg": "red", "bold": True},
-    "running": {"fg": "cyan"},
-    "interrupted": {"fg": "red", "bold": True},
-    "added": {"fg": "green"},
-    "removed": {"fg": "red"},
-}
+PLAIN: Final = "ok"
+"""The style of the lines of an answer that has no styles of its own."""
 
 
 @contextmanager
-def opened(home: Home, *, readonly: bool = True) -> Iterator[SqliteStore]:
-    """The store of a home, brought up to its journals; questions open it read-only."""
+def opened(home: Home, *, readonly: bool = True) -> Iterator[Store]:
+    """Open the store of a home after importing its journals; read-only by default."""
     from vestige.collector.loop import catch_up
     from vestige.errors import NotFoundError
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    from vestige.home import explain_missing
+    from vestige.store.open import open_store
 
     if not home.root.is_dir():
-        raise NotFoundError(
-            f"{home.root}: no such home. Record something first: `vestige run -- COMMAND`."
-        )
+        raise NotFoundError(explain_missing(home))
     catch_up(home)
-    with SqliteStore.open(home.store, readonly=readonly) as store:
+    with open_store(home.store, readonly=readonly) as store:
         yield store
 
 
@@ -50,54 +42,108 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[SqliteStore]:
 def open_debugger(
     home: Home, id: str | None = None, *, glance: bool = False
 ) -> Iterator[tuple[Debugger, str | None]]:
-    """The verbs over a home, or over the path that was given in place of an id.
+    """Open a debugger on a home, or on the path that is used in place of an id.
 
-    `glance`: the beginning of a long run will do.
+    Yield it with the id to query. `glance`: the start of a long run is enough.
     """
-    with open_debuggers(home, id, glance=glance) as (debugger, (wanted,)):
-        yield debugger, wanted
+    with open_debuggers(home, id, glance=glance) as (debugger, (id_to_query,)):
+        yield debugger, id_to_query
 
 
 @contextmanager
 def open_debuggers(
     home: Home, *ids: str | None, glance: bool = False
 ) -> Iterator[tuple[Debugger, list[str | None]]]:
-    """As `asked`, of several at once."""
+    """Open one debugger for several ids or paths."""
     from vestige.transfer import open_ids
 
-    with open_ids(home, *ids, glance=glance) as (debugger, wanted):
+    with open_ids(home, *ids, glance=glance) as (debugger, ids_to_query):
         if debugger.notice:  # beside the answer, not in it
             click.echo(f"vestige: {debugger.notice}", err=True)
-        yield debugger, wanted
+        yield debugger, ids_to_query
 
 
 def print_answer(answer: Answer, as_json: bool, budget: int | None) -> None:
-    """As text or as JSON; bad news is the exit code."""
+    """Print an answer as text or JSON, and exit with its code if it is not zero.
+
+    On a terminal the answer is complete, fits the width, and is paged if it is long. An explicit
+    `--limit` overrules the default budget elsewhere, too.
+    """
     if as_json:
         print_json(answer.data(), None if answer.dense else 2)
     else:
-        from vestige.query.budget import within
-
-        styled = getattr(answer, "styled", None)
-        if styled is None:
-            click.echo(answer.text(budget))
-        else:
-            for text, mood in styled(within(budget, answer.budget)):
-                click.echo(styled_line(text, mood))
+        print_answers([answer], budget)
     if answer.exit_code:
         sys.exit(answer.exit_code)
 
 
-def styled_line(text: str, mood: str) -> str:
+def print_answers(answers: Sequence[Answer], budget: int | None) -> None:
+    """Print answers as text, with an empty line between them."""
+    is_terminal = sys.stdout.isatty()
+    lines: list[str] = []
+    for answer in answers:
+        if is_terminal:
+            answer.columns = shutil.get_terminal_size().columns
+        lines += ["", *_render(answer, budget)] if lines else _render(answer, budget)
+    if is_terminal:
+        page(lines)
+    else:
+        click.echo("\n".join(lines))
+
+
+def _render(answer: Answer, budget: int | None) -> list[str]:
+    from vestige.query.budget import UNLIMITED, within
+
+    complete = budget is None and (answer.columns is not None or _has_explicit_limit())
+    limit = UNLIMITED if complete else within(budget, answer.budget)
+    styled = getattr(answer, "styled", None)
+    if styled is not None:
+        rows = styled(limit)
+    elif complete:
+        rows = [(line, PLAIN) for line in answer.lines(limit)]
+    else:
+        rows = [(line, PLAIN) for line in answer.text(budget).split("\n")]
+    if answer.columns is None:
+        return [styled_line(text, style) for text, style in rows]
+    return [
+        styled_line(part, style) for text, style in rows for part in wrap_line(text, answer.columns)
+    ]
+
+
+def _has_explicit_limit() -> bool:
+    """Return whether `--limit` was typed, perhaps for the command that called this one."""
+    from click.core import ParameterSource
+
+    context = click.get_current_context(silent=True)
+    while context is not None:
+        if context.get_parameter_source("limit") is ParameterSource.COMMANDLINE:
+            return True
+        context = context.parent
+    return False
+
+
+def page(lines: Sequence[str]) -> None:
+    """Print to a terminal, through `$PAGER` if the lines do not fit the screen."""
+    size = shutil.get_terminal_size()
+    if sum(_count_rows(line, size.columns) for line in lines) < size.lines:
+        click.echo("\n".join(lines))
+        return
+    os.environ.setdefault("LESS", "-R")  # colours in `less`, the usual pager
+    context = click.get_current_context(silent=True)
+    coloured = context is None or context.color is not False
+    click.echo_via_pager((f"{line}\n" for line in lines), color=coloured)
+
+
+def _count_rows(line: str, columns: int) -> int:
+    from vestige.query.formatting import width
+
+    return max(1, -(-width(click.unstyle(line)) // max(1, columns)))
+
+
+def styled_line(text: str, style: str) -> str:
     from vestige.record.redaction.output_redaction import redact_text
 
-    return click.style(redact_text(text), **_style(mood))  # type: ignore[arg-type]  # a style is keyword arguments
-
-
-def _style(mood: str) -> dict[str, object]:
-    kind, _, outcome = mood.rpartition(" ")
-    style = STYLES.get(outcome, STYLES["error"])
-    return {**style, "bold": True} if kind else style
+    return style_line(redact_text(text), style)
 
 
 def print_json(data: object, indent: int | None) -> None:
@@ -107,11 +153,11 @@ def print_json(data: object, indent: int | None) -> None:
 
 
 def answer_options(function: F) -> F:
-    """`--home`, `--json` and `--budget`, which every question takes."""
+    """Add `--home`, `--json` and `--budget`, which every query command takes."""
     budget = click.option(
         "--budget",
         type=click.IntRange(1),
         metavar="N",
-        help="At most so many tokens of text; never above 8000.",
+        help="Limit the output to N tokens (at most 50000).",
     )
     return home_option(json_option(budget(function)))

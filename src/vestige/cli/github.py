@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,24 +17,41 @@ if TYPE_CHECKING:
 
 
 def annotate(problem: Problem) -> str:
-    """One workflow command, on one line."""
+    """Render a problem as one workflow command on one line."""
     properties = {"file": problem.file, "title": problem.rule}
     line = re.match(r"line (\d+)", problem.place)
     if line is not None:
         properties["line"] = line[1]
-    told = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
     where = f"{problem.place}: " if problem.place else ""
     message = f"{where}{problem.message} {problem.hint}".strip()
-    return f"::{problem.severity} {told}::{_data(message)}"
+    return _render_command(problem.severity, properties, message)
+
+
+def render_annotation(severity: str, title: str, message: str) -> str:
+    """Render a message about no file as one workflow command."""
+    return _render_command(severity, {"title": title}, message)
+
+
+def _render_command(severity: str, properties: Mapping[str, str], message: str) -> str:
+    rendered = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    return f"::{severity} {rendered}::{_data(message)}"
+
+
+def append_summary(markdown: str) -> None:
+    """Append Markdown to the summary of the step, if there is one."""
+    target = os.environ.get("GITHUB_STEP_SUMMARY")
+    if target:
+        with open(target, "a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(markdown)
 
 
 def write_summary(results: Iterable[tuple[str, ValidationResult]]) -> None:
-    """Append to the summary of the step, where there is one: the verdicts, and the failing cases."""
+    """Append verdicts and failing cases to the summary of the step, if there is one."""
     target = os.environ.get("GITHUB_STEP_SUMMARY")
     if not target:
         return
     with open(target, "a", encoding="utf-8", errors="backslashreplace") as file:
-        for format, checked in results:  # noqa: A001  # the word for it
+        for format, checked in results:  # noqa: A001  # `format` is the usual word
             verdict = "valid" if checked.valid else "**invalid**"
             name = _suite_of(Path(checked.path)) or checked.path
             file.write(f"### {_code(name)}: {verdict} ({format})\n\n")
@@ -42,7 +59,7 @@ def write_summary(results: Iterable[tuple[str, ValidationResult]]) -> None:
 
 
 def _suite_of(path: Path) -> str:
-    """The name of a bundle's suite; empty: it is none, or cannot be read."""
+    """Return the name of a bundle's suite; empty if it is not a bundle or unreadable."""
     try:
         found = json.loads((path / "bundle.json").read_bytes()).get("suite")
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -58,7 +75,7 @@ def _cases_of(path: Path) -> str:
 
 
 def plain(text: str) -> str:
-    """Foreign text on one line: nothing that a terminal would obey."""
+    """Escape foreign text so that it has one line and no terminal control characters."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
         for char in text
@@ -66,12 +83,12 @@ def plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """As code in Markdown: neither markup nor a link."""
+    """Render text as inline code in Markdown, without markup or links."""
     return f"`{plain(text)[:300].replace('`', chr(39))}`"
 
 
 def _data(text: str) -> str:
-    """A command's message: on one line, and nothing in it is a command."""
+    """Escape a message so that it has one line and contains no workflow command."""
     escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return plain(escaped)
 

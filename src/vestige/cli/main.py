@@ -1,6 +1,6 @@
 """`vestige`: the group of all commands, and how errors are printed.
 
-A command's module is imported when it is called, and what the command needs when it runs.
+A command's module is imported when the command is called.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ SECTIONS: Final = {
     "View": {
         "list": "vestige.cli.view.list:list_runs",
         "show": "vestige.cli.view.show:show",
+        "overview": "vestige.cli.view.overview:overview",
+        "transcript": "vestige.cli.view.transcript:transcript",
         "span": "vestige.cli.view.span:span",
         "body": "vestige.cli.view.body:body",
         "ui": "vestige.cli.view.ui:ui",
@@ -33,12 +35,18 @@ SECTIONS: Final = {
         "why": "vestige.cli.diagnose.why:why",
         "diff": "vestige.cli.diagnose.diff:diff",
         "compare": "vestige.cli.diagnose.compare:compare",
+        "groups": "vestige.cli.diagnose.groups:groups",
         "grep": "vestige.cli.diagnose.grep:grep",
         "stacks": "vestige.cli.diagnose.stacks:stacks",
     },
     "Analyze": {
         "stats": "vestige.cli.analyze.stats:stats",
         "sql": "vestige.cli.analyze.sql:sql",
+    },
+    "Improve": {
+        "gate": "vestige.cli.improve.gate:gate",
+        "watch": "vestige.cli.improve.watch:watch",
+        "dataset": "vestige.cli.improve.dataset:dataset",
     },
     "Manage": {
         "doctor": "vestige.cli.manage.collect:doctor",
@@ -53,14 +61,13 @@ SECTIONS: Final = {
         "server": "vestige.cli.manage.groups:server",
         "ship": "vestige.cli.serve.ship:ship",
         "mcp": "vestige.cli.serve.mcp:mcp",
+        "setup": "vestige.cli.serve.setup:setup",
         "skill": "vestige.cli.diagnose.skill:skill",
     },
 }
 """Every command with its module and function, in the order in which a newcomer needs them."""
 
 ALIASES: Final = {
-    "overview": "vestige.cli.view.overview:overview",
-    "transcript": "vestige.cli.view.transcript:transcript",
     "outline": "vestige.cli.view.outline:outline",
     "state": "vestige.cli.view.state:state",
     "files": "vestige.cli.view.files:files",
@@ -81,7 +88,7 @@ ALIASES: Final = {
     "keys": "vestige.cli.serve.keys:keys",
     "help": "vestige.cli.diagnose.skill:help_component",
 }
-"""Commands that work and are not listed: each is a view, or an entry of a group, by itself."""
+"""Commands that work and are not listed: each is also a view, or an entry of a group."""
 
 
 class Commands(Mapping[str, click.Command]):
@@ -106,7 +113,7 @@ LISTED: Final = {name: path for section in SECTIONS.values() for name, path in s
 
 
 class Root(click.Group):
-    """Print an error of ours as one line, and exit with its code; never show a traceback."""
+    """Print a `VestigeError` as one line and exit with its code; never show a traceback."""
 
     sections: ClassVar[Mapping[str, Iterable[str]]] = SECTIONS
 
@@ -119,7 +126,7 @@ class Root(click.Group):
             click.echo(f"vestige: {error}", err=True)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
-            # `vestige show | head`: the reader has seen enough.
+            # `vestige show | head`: the reader closed the pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
         except OSError as error:
@@ -148,7 +155,7 @@ _BESIDE_HELP: Final = 4
 
 
 def shorten(help: str, room: int) -> str:
-    """The first sentence of a help text, or as much of it as makes sense by itself and fits."""
+    """Return the first sentence of a help text, shortened at a colon or comma until it fits."""
     sentence = " ".join(help.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
     for mark in (":", ";", *"," * sentence.count(",")):
         if len(sentence) < room:
@@ -173,5 +180,5 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     cli(prog_name="vestige")

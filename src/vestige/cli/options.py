@@ -1,14 +1,18 @@
-"""What commands share: `--home`, `--json`, and help texts with examples."""
+"""Options that commands share: `--home`, `--json`; help texts with examples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from vestige.home import Home, get_home
 from vestige.settings import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from vestige.query.policy.policy import Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,24 +30,39 @@ class Examples(click.Command):
 
 
 def home_option(function: F) -> F:
-    """`--home DIR`, as a `Home`."""
+    """Add `--home DIR`, passed as a `Home`."""
     return click.option(
         "--home",
         "home",
         metavar="DIR",
         callback=lambda ctx, param, value: get_home(value),
-        help="Where everything is kept. Default: $VESTIGE_HOME, else ~/.vestige.",
+        help="Data directory (default: $VESTIGE_HOME or ~/.vestige).",
     )(function)
 
 
 def json_option(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="For a program: stable keys.")(
-        function
-    )
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def policy_option(function: F) -> F:
+    """Add `--policy FILE`, passed as a `Policy`."""
+    return click.option(
+        "--policy",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        callback=lambda ctx, param, value: None if value is None else _read_policy(value),
+        help="Rules on tools, arguments, models, hosts and limits (TOML).",
+    )(function)
+
+
+def _read_policy(path: Path) -> Policy:
+    from vestige.query.policy.policy import read_policy
+
+    return read_policy(path)
 
 
 class _Parsed(click.ParamType[Any]):
-    """An option that one of our parsers reads."""
+    """An option type that wraps one of the parsers of `vestige.settings`."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -61,4 +80,4 @@ class _Parsed(click.ParamType[Any]):
 DURATION = _Parsed("duration", parse_duration)
 SIZE = _Parsed("size", parse_size)
 
-__all__ = ["DURATION", "SIZE", "Examples", "Home", "home_option", "json_option"]
+__all__ = ["DURATION", "SIZE", "Examples", "Home", "home_option", "json_option", "policy_option"]

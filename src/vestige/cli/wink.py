@@ -1,8 +1,8 @@
 """`wink`: the name under which users of debug bundles know the command.
 
-The package weakincentives has a script of the same name, and whichever was installed last is the
-one that runs. So what is not ours is handed on to theirs, where it is installed: its commands
-(`wink query`, `wink docs`), and `wink debug` with an option that only theirs has.
+The package weakincentives installs a script of the same name, and the one installed last runs.
+Command lines that are not ours are passed on to weakincentives: `wink query`, `wink docs`, and
+`wink debug` with an option that only its version has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OWN_OPTIONS: Final = frozenset(("-h", "--help", "--version"))
 
 
 class Wink(Root):
-    """The group of our few commands."""
+    """The group of Vestige's own `wink` commands."""
 
     sections: ClassVar[Mapping[str, Iterable[str]]] = {"Commands": ("debug",)}
 
@@ -30,18 +30,18 @@ class Wink(Root):
 @click.group(
     cls=Wink,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Other commands go to weakincentives' own wink, where that package is installed.",
+    epilog="Other commands are passed to the wink of weakincentives, if it is installed.",
 )
 @click.version_option(__version__, prog_name="wink")
 def wink() -> None:
-    """Debug bundles. The rest of the debugger is `vestige`."""
+    """Inspect debug bundles. All other commands are in `vestige`."""
 
 
 wink.add_command(debug)
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     arguments = sys.argv[1:]
     theirs = None if is_ours(arguments) else find_theirs()
     if theirs is not None:
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def is_ours(arguments: Sequence[str]) -> bool:
-    """Is this command line one that our `wink` understands?"""
+    """Return whether Vestige's `wink` understands this command line."""
     if not arguments or arguments[0] in _OWN_OPTIONS:
         return True
     if arguments[0] != debug.name:

@@ -1,16 +1,18 @@
 """Stamp dead writers: close their open spans as interrupted, and record how they ended.
 
 A writer holds the lock of its journal while it lives, and a free journal is deleted once it is read
-to its end. So a writer without a file will send no more records. The lock alone is not enough: a
-process may write and exit after we read, and the stamp would use the numbers of its last records.
+to its end. So a writer without a file is taken for dead. The lock alone is not enough: a process
+may write and exit after we read.
 
-The records of a stamp have the writer's next numbers, so stamping twice changes nothing. Only the
-parent knows how a process ended. `vestige run` writes that to its own journal, and until then its
-child is not stamped.
+It may still be alive: a program that closes descriptors in bulk frees the lock, and the writer
+continues in a new file a moment later. So the records of a stamp have seqs of their own, which no
+record of the writer has (record/stamp_seq.py). When the next one arrives, the stamp is withdrawn
+(store/sqlite/ingest/withdraw_crash_stamps.py).
 
-A machine that disappeared never reports its dead writers. After a long silence their spans are
-closed by a writer of our own. If the machine comes back, the numbers of its records are still free,
-and the ends that it sends replace ours.
+Only the parent knows how a process ended. `vestige run` writes that to its own journal, and until
+then its child is not stamped.
+
+A machine that disappeared never reports its dead writers. They are stamped after a long silence.
 """
 
 from __future__ import annotations
@@ -22,19 +24,12 @@ from pathlib import Path
 
 import msgspec
 
-from vestige._runtime import clock
 from vestige.collector.outbox import delete_or_outbox
 from vestige.home import PARTIAL_SUFFIX, Home
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX, PARTIAL_MAX, REMOTE_SILENT_S
 from vestige.record.coercion import inline_bytes
-from vestige.record.types import (
-    OWN_COMPONENT,
-    VERSION,
-    Attributes,
-    KnownRecord,
-    Log,
-    SpanClose,
-)
+from vestige.record.stamp_seq import stamp_seq
+from vestige.record.types import OWN_COMPONENT, VERSION, Attributes, Log, SpanClose
 from vestige.store.protocol import OpenSpan, Store, WriterInfo
 
 TERMINATED = "terminated by SIGTERM"
@@ -51,6 +46,8 @@ class Exit:
     """Processes that the OOM killer killed in the same control group meanwhile."""
     max_rss_bytes: int = 0
     """Peak memory of the process, or of a child that it waited for."""
+    stopped: str = ""
+    """Why `vestige run` stopped it; empty if it did not."""
 
     @property
     def is_oom(self) -> bool:
@@ -73,6 +70,8 @@ class Exit:
             attributes["oom_kills"] = self.oom_kills
         if self.max_rss_bytes:
             attributes["max_rss_bytes"] = self.max_rss_bytes
+        if self.stopped:
+            attributes["stopped"] = self.stopped
         return attributes
 
 
@@ -108,14 +107,15 @@ def stamp_dead(home: Home, store: Store) -> int:
         spans = store.open_spans(writer.writer)
         partials = _read_partials(home, writer.writer, spans)
         records = _stamp(writer, spans, ended, stacks, partials)
-        store.append(records, tenant=writer.tenant)
-        store.end_writer(writer.writer, writer.ended or "interrupted")
+        store.stamp_writer(writer, records, writer.ended or "interrupted")
         if stacks is not None or partials:
             store.sync()
         delete_or_outbox(home, fault)
         for leftover in home.bodies.glob(f"{writer.writer}-*{PARTIAL_SUFFIX}"):
             leftover.unlink(missing_ok=True)
+        home.reserve_file(writer.writer).unlink(missing_ok=True)
         stamped += bool(records)
+    store.finish_rootless_runs()
     return stamped
 
 
@@ -128,12 +128,10 @@ def stamp_silent(store: Store, now_ns: int) -> int:
         silent = store.find_silent_remote_writers(before_ns)
         for writer in store.writers(unfinished=True):
             if writer.writer in silent:
-                ours = msgspec.structs.replace(
-                    writer, writer=clock.SYSTEM.writer_id(), last_seq=0, ended="silent"
-                )
+                as_silent = msgspec.structs.replace(writer, ended="silent")
                 spans = store.open_spans(writer.writer)
-                store.append(_stamp(ours, spans, None, None), tenant=writer.tenant)
-                store.end_writer(ours.writer, "exited")
+                stamp = _stamp(as_silent, spans, None, None)
+                store.stamp_writer(writer, stamp, writer.ended or "interrupted")
     return len(silent)
 
 
@@ -151,6 +149,7 @@ def _find_exit(store: Store, writer: WriterInfo) -> Exit | None:
         found.at_ns,
         kills if isinstance(kills, int) else 0,
         peak if isinstance(peak, int) else 0,
+        str(found.attributes.get("stopped") or ""),
     )
 
 
@@ -172,9 +171,8 @@ def _stamp(
     ended: Exit | None,
     fault: str | None,
     partials: Mapping[str, bytes] | None = None,
-) -> list[KnownRecord]:
-    records: list[KnownRecord] = []
-    seq = writer.last_seq
+) -> list[Log | SpanClose]:
+    records: list[Log | SpanClose] = []
     # Without a parent that saw the end, the last record is the only known time.
     at_ns = max(writer.last_ns, ended.at_ns) if ended is not None else writer.last_ns
     by_run: dict[str, list[OpenSpan]] = {}
@@ -182,10 +180,10 @@ def _stamp(
         by_run.setdefault(span.run_id, []).append(span)
     # The log record comes before the closes, because it belongs to the open span.
     for run_id, spans in by_run.items():
-        seq += 1
+        seq = stamp_seq(writer.last_seq, len(records) + 1)
         records.append(_end_log(writer, seq, at_ns, run_id, spans, ended, fault))
     for span in reversed(open_spans):
-        seq += 1
+        seq = stamp_seq(writer.last_seq, len(records) + 1)
         partial = (partials or {}).get(span.span_id)
         attributes: Attributes = {"response.partial": True} if partial else {}
         body, info = inline_bytes(partial) if partial else (None, None)
@@ -222,6 +220,8 @@ def _end_log(
         message = f"its machine sent nothing for {hours:g} h after {last.type} {last.name}"
     elif writer.ended == "exited":
         message = f"process exited and left {last.type} {last.name} open"
+    elif ended is not None and ended.stopped:
+        message = f"stopped by vestige run after {last.type} {last.name}: {ended.stopped}"
     else:
         message = f"process exited unexpectedly after {last.type} {last.name}"
     if ended is not None:

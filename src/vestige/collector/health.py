@@ -9,13 +9,13 @@ from vestige._runtime import file_locks
 from vestige.collector.outbox import read_lost
 from vestige.home import Home
 from vestige.record.health import Health
-from vestige.record.redaction.secret_scanner import Scanner
+from vestige.record.redaction.scan_engines import choose_engine
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.settings import read_settings
-from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.store.protocol import Store
 
 
-def examine(home: Home, store: SqliteStore) -> Health:
+def examine(home: Home, store: Store) -> Health:
     """Return the health of a home, read-only. A tenant's store covers only that tenant."""
     positions, writers = store.positions(), store.writers()
     # Local journals, captures and the outbox belong to the default tenant.
@@ -40,18 +40,18 @@ def examine(home: Home, store: SqliteStore) -> Health:
     malformed = sum(writer.malformed for writer in writers)
     sizes = store.sizes()
     settings = read_settings(home)
-    scanner = Scanner().engine
+    scanner = choose_engine(None)
     captures_dead = _count_dead_captures(home) if is_local else 0
     unsent_bytes = read_lost(home) if is_local else 0
     return Health(
         home="" if store.tenant is not None else str(home.root),  # hidden from tenants
         store="" if store.tenant is not None else str(home.store),
-        store_bytes=sizes["file_bytes"],
-        runs=sizes["runs"],
-        spans=sizes["spans"],
-        logs=sizes["logs"],
-        bodies=sizes["bodies"],
-        body_bytes=sizes["body_bytes"],
+        store_bytes=sizes.file_bytes,
+        runs=sizes.runs,
+        spans=sizes.spans,
+        logs=sizes.logs,
+        bodies=sizes.bodies,
+        body_bytes=sizes.body_bytes,
         journal_files=files,
         journal_bytes=journal_bytes,
         lag_bytes=lag_bytes,

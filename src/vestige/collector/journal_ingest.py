@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,11 @@ class IngestCounts:
     files_done: int = 0
 
 
-def ingest_journals(home: Home, store: Store) -> IngestCounts:
+OnJournal = Callable[[int, int], None]
+"""Called with the number of journals that are imported, and of all."""
+
+
+def ingest_journals(home: Home, store: Store, on_journal: OnJournal | None = None) -> IngestCounts:
     """Import the current content of all journals.
 
     A finished journal is deleted after its last line, or moved to the outbox. OSError is raised at
@@ -50,7 +55,9 @@ def ingest_journals(home: Home, store: Store) -> IngestCounts:
         # A pass deleted the file, and was killed before this.
         store.delete_position(writer, generation)
     failed: OSError | None = None
-    for writer, generation, path in files:
+    for number, (writer, generation, path) in enumerate(files):
+        if on_journal is not None:
+            on_journal(number, len(files))
         offset = positions.get((writer, generation), 0)
         try:
             _ingest_file(home, store, Position(writer, generation, offset), path, counts)

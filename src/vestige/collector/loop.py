@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -18,54 +17,79 @@ from vestige._runtime import clock, file_locks
 from vestige.collector.crash_detection import stamp_dead, stamp_silent
 from vestige.collector.journal_ingest import (
     IngestCounts,
+    OnJournal,
     delete_leftovers,
     ingest_journals,
     read_spill,
 )
 from vestige.collector.rootless_traces import stamp_rootless
-from vestige.errors import StoreError, UnreadableError, VestigeError
+from vestige.errors import StoreError, StoreNotWritableError, UnreadableError, VestigeError
 from vestige.home import Home
-from vestige.limits import CATCH_UP_WAIT_S, MIB, PRUNE_INTERVAL_S, TICK_PAUSE_MAX_S, TICK_S
+from vestige.limits import (
+    CATCH_UP_WAIT_S,
+    MIB,
+    PRUNE_INTERVAL_S,
+    PRUNE_READ_INTERVAL_S,
+    PRUNE_RUNS_MAX,
+    TICK_PAUSE_MAX_S,
+    TICK_S,
+)
 from vestige.settings import read_settings
-from vestige.store.protocol import RetentionPolicy
-from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.store.open import open_store
+from vestige.store.protocol import RetentionPolicy, Store
 
 
 class Collector:
     """Imports journals, with the home's lock and store. Created by `hold`."""
 
-    def __init__(self, home: Home, store: SqliteStore) -> None:
+    def __init__(self, home: Home, store: Store) -> None:
         self.home = home
         self.store = store
         settings = read_settings(home)
-        self.retention = RetentionPolicy(settings.retention_age_s, settings.retention_body_bytes)
-        self._prune_at = 0.0
+        self.retention = RetentionPolicy(
+            settings.retention_age_s, settings.retention_body_bytes, PRUNE_RUNS_MAX
+        )
+        self._pruned_ns: int | None = None
 
-    def tick(self) -> IngestCounts:
+    def tick(
+        self, prune_interval_s: float = PRUNE_INTERVAL_S, on_journal: OnJournal | None = None
+    ) -> IngestCounts:
         """Import journals, stamp dead writers, and prune when it is due.
 
         OSError is raised at the end if a journal could not be read: the next tick tries again.
         """
         if not self.store.is_in_place():  # Journals would be deleted without being stored.
-            raise StoreError(f"{self.store.path}: was deleted or replaced. Start again.")
+            raise StoreError(f"{self.home.store}: was deleted or replaced. Start again.")
         counts, failed = IngestCounts(), None
         try:
-            counts = ingest_journals(self.home, self.store)
+            counts = ingest_journals(self.home, self.store, on_journal)
         except OSError as error:
             failed = error  # The journal may never be readable: the rest must not wait for it.
         stamp_dead(self.home, self.store)
         stamp_silent(self.store, clock.SYSTEM.now_ns())
         stamp_rootless(self.store, clock.SYSTEM.now_ns())
-        now = clock.monotonic()
-        if now >= self._prune_at:
-            if self._prune_at:
-                self.store.prune(self.retention, clock.SYSTEM.now_ns())
-                self.store.set_fact("pruned_ns", str(clock.SYSTEM.now_ns()))
-                delete_leftovers(self.home, self.store)
-            self._prune_at = now + PRUNE_INTERVAL_S
+        self._prune_if_due(clock.SYSTEM.now_ns(), prune_interval_s)
         if failed is not None:
             raise failed
         return counts
+
+    def _prune_if_due(self, now_ns: int, interval_s: float) -> None:
+        """Prune, unless this or another process did so within the interval.
+
+        A new store is pruned after the first interval. A pass that reached its bound is continued
+        by the next tick.
+        """
+        if self._pruned_ns is None:
+            self._pruned_ns = int(self.store.get_fact("pruned_ns") or 0)
+        if 0 <= now_ns - self._pruned_ns < interval_s * 1e9:
+            return
+        if self._pruned_ns:
+            pruned = self.store.prune(self.retention, now_ns)
+            delete_leftovers(self.home, self.store)
+            if pruned.runs >= PRUNE_RUNS_MAX:
+                return
+        self._pruned_ns = now_ns
+        self.store.set_fact("pruned_ns", str(now_ns))
 
     def run(self, keep_on: Callable[[float], bool], report: Callable[[str], None]) -> None:
         """Tick until `keep_on(seconds)`, which waits, returns False; then once more.
@@ -79,7 +103,7 @@ class Collector:
             try:
                 self.tick()
                 reported, pause_s = "", TICK_S
-            except (VestigeError, OSError, sqlite3.Error) as error:
+            except (VestigeError, OSError) as error:
                 if not self.store.is_in_place():
                     raise
                 if str(error) != reported:  # once, not at every tick
@@ -108,10 +132,22 @@ def hold(home: Home) -> Iterator[Collector | None]:
         def spilled(writer: str, seq: int, info: object) -> bytes | None:
             return read_spill(home, writer, seq, info)  # type: ignore[arg-type]  # a BodyInfo
 
-        with SqliteStore.open(home.store, read_spill=spilled) as store:
+        delete_dead_proxies(home)
+        with open_store(home.store, read_spill=spilled) as store:
             yield Collector(home, store)
     finally:
         os.close(fd)
+
+
+def delete_dead_proxies(home: Home) -> None:
+    """Delete the folders of recording proxies that were killed. A living one holds its lock."""
+    try:
+        folders = list((home.root / "proxies").iterdir())
+    except OSError:
+        return
+    for folder in folders:
+        if not file_locks.is_held(folder / "lock"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class StoreLag(NamedTuple):
@@ -134,15 +170,12 @@ def catch_up(home: Home) -> StoreLag | None:
         try:
             with hold(home) as collector:
                 if collector is not None:
-                    collector.tick()
+                    collector.tick(PRUNE_READ_INTERVAL_S)
                     return None
         except OSError as error:
             return StoreLag(error.strerror or str(error), error.errno not in _CANNOT_WRITE)
-        except StoreError as error:
-            reason = error.__cause__
-            if getattr(reason, "sqlite_errorcode", 0) & 0xFF not in _STORE_CANNOT_WRITE:
-                raise
-            return StoreLag(_format_reason(home, reason), False)
+        except StoreNotWritableError as error:
+            return StoreLag(_format_reason(home, error.reason), False)
         if target is None:
             target = _sizes(home)
         if _has_reached(home, target) or clock.monotonic() >= deadline:
@@ -151,14 +184,11 @@ def catch_up(home: Home) -> StoreLag | None:
 
 
 _CANNOT_WRITE = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT))
-_STORE_CANNOT_WRITE = frozenset(
-    (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
-)
 
 
-def _format_reason(home: Home, reason: object) -> str:
+def _format_reason(home: Home, reason: str) -> str:
     # SQLite reports an I/O error when its files cannot grow.
-    return "the disk is full" if shutil.disk_usage(home.root).free < MIB else str(reason)
+    return "the disk is full" if shutil.disk_usage(home.root).free < MIB else reason
 
 
 def _sizes(home: Home) -> Mapping[tuple[str, int], int]:
@@ -173,7 +203,7 @@ def _sizes(home: Home) -> Mapping[tuple[str, int], int]:
 
 def _has_reached(home: Home, target: Mapping[tuple[str, int], int]) -> bool:
     try:
-        with SqliteStore.open(home.store, readonly=True) as store:
+        with open_store(home.store, readonly=True) as store:
             positions = store.positions()
     except Exception:  # noqa: BLE001  # missing, or just being created
         return False

@@ -12,18 +12,21 @@ from __future__ import annotations
 _FILE_MAX = 64 * 1024
 
 
-def find_counters(pid: int) -> list[str]:
-    """Return the files that count OOM kills around a process, the nearest first."""
+def find_counters(pid: int, root: str = "") -> list[str]:
+    """Return the files that count OOM kills around a process, the nearest first.
+
+    `root` is the folder of `proc` and `sys`, which differs in tests.
+    """
     found = []
-    for line in _read(f"/proc/{pid}/cgroup").splitlines():
+    for line in _read(f"{root}/proc/{pid}/cgroup").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         path = path.rstrip("/")
         if number == "0":
-            found.append(f"/sys/fs/cgroup{path}/memory.events")
+            found.append(f"{root}/sys/fs/cgroup{path}/memory.events")
         elif "memory" in controllers.split(",") and path:
-            found.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
-    return [*found, "/proc/vmstat"]
+            found.append(f"{root}/sys/fs/cgroup/memory{path}/memory.oom_control")
+    return [*found, f"{root}/proc/vmstat"]
 
 
 def count_oom_kills(counters: list[str]) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from vestige.formats.otlp.constants import FORMAT, SYNTHETIC, synthetic_root_id
 from vestige.limits import REMOTE_SILENT_S
-from vestige.record.external_seq import STAND_IN, seq_of
+from vestige.record.external_seq import PLACEHOLDER, external_seq
 from vestige.record.types import VERSION, KnownRecord, SpanClose, SpanOpen
 from vestige.store.protocol import RootlessTrace, Store
 
@@ -32,7 +32,7 @@ def _placeholder(trace: RootlessTrace) -> list[KnownRecord]:
         SpanOpen(
             VERSION,
             trace.writer,
-            seq_of(STAND_IN, 1),
+            external_seq(PLACEHOLDER, 1),
             trace.started_ns,
             trace.run_id,
             span_id,
@@ -44,7 +44,7 @@ def _placeholder(trace: RootlessTrace) -> list[KnownRecord]:
         SpanClose(
             VERSION,
             trace.writer,
-            seq_of(STAND_IN, 2),
+            external_seq(PLACEHOLDER, 2),
             trace.last_ns,
             trace.run_id,
             span_id,

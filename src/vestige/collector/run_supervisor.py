@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import Self
+from typing import Protocol, Self
 
-from vestige._runtime.clock import SYSTEM, sleep
+from vestige._runtime.clock import SYSTEM, monotonic, sleep
 from vestige.collector.crash_detection import Exit
+from vestige.collector.live_processes import GRACE_S
 from vestige.collector.loop import hold
 from vestige.collector.memory_limits import count_oom_kills, find_counters
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home
-from vestige.limits import TERM_PASSED_S, TICK_S
+from vestige.limits import GUARD_TICK_S, SIGTERM_DELAY_S, TICK_S
 from vestige.process_writer import PARENT_VARIABLE
 from vestige.record.types import Status
 from vestige.recorder import Recorder
@@ -32,8 +32,58 @@ from vestige.recorder import Recorder
 _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[0-9.]*$")
 _LAUNCHER_WORD = re.compile(r"run|exec|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 """Arguments of programs that start others: `uv run`, `timeout 60`, `env A=b`."""
+_VENDORS = frozenset({"claude", "codex", "gemini", "opencode", "curl"})
+_PAUSE_MIN_S, _PAUSE_MAX_S = 0.0005, 0.05
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
+
+Guard = Callable[[str], str | None]
+"""Returns why the command of a run must end, or None. Called after each import of records."""
+
+
+class Proxy(Protocol):
+    """The recording proxy of a run (proxy/launch.py)."""
+
+    def prepare(self, run: Span, command: Sequence[str], env: dict[str, str]) -> dict[str, str]: ...
+
+    def started(self, pid: int) -> None: ...
+
+    def poll(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class _Child(subprocess.Popen[bytes]):
+    """The command. Its peak memory is known once `wait_for_exit` returned True.
+
+    The memory of RUSAGE_CHILDREN would be that of the largest child which this process ever had.
+    """
+
+    max_rss_bytes = 0
+    poll_proxy: Callable[[], None] | None = None
+
+    def wait_for_exit(self, seconds: float) -> bool:
+        """Return whether the command has exited within this time."""
+        pause_s = _PAUSE_MIN_S
+        waited_s = 0.0
+        while self.returncode is None:
+            try:
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            except ChildProcessError:  # SIGCHLD is ignored, so the kernel has reaped it.
+                self.returncode = 0
+                break
+            if pid == self.pid:
+                self.max_rss_bytes = usage.ru_maxrss * _RSS_UNIT
+                self.returncode = os.waitstatus_to_exitcode(status)
+            elif waited_s >= seconds:
+                return False
+            else:
+                if self.poll_proxy is not None:
+                    self.poll_proxy()
+                sleep(pause_s)
+                waited_s += pause_s
+                pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+        return True
 
 
 def run_command(
@@ -42,15 +92,19 @@ def run_command(
     env: Mapping[str, str],
     name: str | None = None,
     then: Callable[[str, bool], None] | None = None,
+    guard: Guard | None = None,
+    attributes: Mapping[str, str] | None = None,
+    proxy: Proxy | None = None,
 ) -> int:
     """Run a command in `env`. Return its exit code, or 128 + the signal that killed it.
 
     `then(run_id, ok)` is called at the end, when the records of the command are imported.
+    `attributes` are added to the run.
     """
     if not command:
         raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
     # silence_s=0: this process waits, and only the stacks of the command are of interest.
-    with Recorder(home, last_words=False, silence_s=0) as recorder:
+    with Recorder(home, crash_hooks=False, silence_s=0) as recorder:
         if not recorder.enabled:
             with _SignalForwarder() as forwarder:
                 child = forwarder.set_child(_spawn(command, env))
@@ -58,7 +112,7 @@ def run_command(
         masked = recorder.redact_argv(command)
         run = recorder.run(
             name or _label(command, masked),
-            attributes={"implicit": name is None, "command": masked},
+            attributes={**(attributes or {}), "implicit": name is None, "command": masked},
             component="vestige",
         )
         child_env = {
@@ -67,7 +121,7 @@ def run_command(
             "VESTIGE_SUPERVISOR": recorder.writer,
             PARENT_VARIABLE: f"{run.run_id}/{run.id}",
         }
-        code = _supervise(home, command, child_env, run)
+        code = _supervise(home, command, child_env, run, guard, proxy)
     if then is not None:
         then(run.run_id, code == 0)
     return _shell_code(code)
@@ -78,6 +132,8 @@ def _label(command: Sequence[str], masked: Sequence[str]) -> str:
 
     A word that contains a secret is never used.
     """
+    if os.path.basename(command[0]) in _VENDORS:
+        return os.path.basename(command[0])  # The next word would be a prompt.
     at = next((at for at, word in enumerate(command) if _PYTHON.search(word)), 0)
     skip = False
     for word, shown in zip(command[at + 1 :], masked[at + 1 :], strict=True):
@@ -90,22 +146,40 @@ def _label(command: Sequence[str], masked: Sequence[str]) -> str:
     return os.path.basename(command[at])
 
 
-def _supervise(home: Home, command: Sequence[str], env: Mapping[str, str], run: Span) -> int:
+def _supervise(
+    home: Home,
+    command: Sequence[str],
+    env: dict[str, str],
+    run: Span,
+    guard: Guard | None,
+    proxy: Proxy | None,
+) -> int:
     with _SignalForwarder() as forwarder:
         try:
+            if proxy is not None:
+                env = proxy.prepare(run, command, env)
             child = forwarder.set_child(_spawn(command, env))
         except VestigeError as error:
+            if proxy is not None:
+                proxy.end()
             run.end(error)
             raise
+        if proxy is not None:
+            proxy.started(child.pid)
+            child.poll_proxy = proxy.poll
         counters = find_counters(os.getpid())  # The child is in the same control group.
         before = count_oom_kills(counters)
-        _collect_until_exit(home, child)
+        guarded = None if guard is None else _Guarded(guard, run, child)
+        _collect_until_exit(home, child, guarded)
+    if proxy is not None:
+        proxy.end()
     after = count_oom_kills(counters)
     ended = Exit(
         child.returncode,
         SYSTEM.now_ns(),
         oom_kills=(after or 0) - (before or 0),
-        max_rss_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _RSS_UNIT,
+        max_rss_bytes=child.max_rss_bytes,
+        stopped=guarded.reason if guarded is not None else "",
     )
     run.end(status=_status(ended.code), attributes={**ended.attributes, "pid": child.pid})
     _collect_rest(home)
@@ -118,11 +192,11 @@ def _status(code: int) -> Status:
     return "ok" if code == 0 else "interrupted" if code < 0 else "error"
 
 
-def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(command: Sequence[str], env: Mapping[str, str]) -> _Child:
     try:
         # Inherited files stay open for the child: `<(...)` of a shell, a socket of systemd. Our own
         # files are not inheritable.
-        return subprocess.Popen(command, env=env, close_fds=False)
+        return _Child(command, env=env, close_fds=False)
     except FileNotFoundError:
         raise NotFoundError(
             f"run: {command[0]}: command not found. Write a program and its arguments after `--`."
@@ -131,14 +205,19 @@ def _spawn(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[b
         raise UsageError(f"run: {command[0]}: cannot be started ({error.strerror}).") from None
 
 
-def _collect_until_exit(home: Home, child: subprocess.Popen[bytes]) -> None:
+def _collect_until_exit(home: Home, child: _Child, guarded: _Guarded | None) -> None:
     """Collect while the command runs, unless another process does. Failures are reported."""
     reported = ""
-    while not _has_exited(child):
+    tick_s = TICK_S if guarded is None else GUARD_TICK_S
+    while not child.wait_for_exit(tick_s):
         try:
             with hold(home) as collector:
-                while collector is not None and not _has_exited(child):
+                while collector is not None and not child.wait_for_exit(tick_s):
                     collector.tick()
+                    if guarded is not None:
+                        guarded.check()
+            if guarded is not None:  # Another process collects.
+                guarded.check()
         except (VestigeError, OSError) as error:
             if str(error) != reported:  # once, not at every tick
                 reported = str(error)
@@ -146,12 +225,34 @@ def _collect_until_exit(home: Home, child: subprocess.Popen[bytes]) -> None:
                 print(message, file=sys.stderr)  # noqa: T201
 
 
-def _has_exited(child: subprocess.Popen[bytes]) -> bool:
-    try:
-        child.wait(TICK_S)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+class _Guarded:
+    """Ends a command that breaks a rule: SIGTERM, then SIGKILL after a grace period."""
+
+    def __init__(self, guard: Guard, run: Span, child: _Child) -> None:
+        self._guard, self._run, self._child = guard, run, child
+        self._kill_at: float | None = None
+        self.reason = ""
+
+    def check(self) -> None:
+        if self._child.returncode is not None:
+            return
+        if self._kill_at is not None:
+            if monotonic() >= self._kill_at:
+                self._send(signal.SIGKILL)
+            return
+        reason = self._guard(self._run.run_id)
+        if reason is not None:
+            self._send(signal.SIGTERM)
+            self._kill_at = monotonic() + GRACE_S
+            self.reason = reason
+            self._run.log.error(f"stopped by vestige run: {reason}")
+            print(f"vestige: stopped: {reason}", file=sys.stderr)  # noqa: T201
+
+    def _send(self, number: int) -> None:
+        try:
+            os.kill(self._child.pid, number)
+        except OSError:
+            pass  # It has just ended.
 
 
 def _collect_rest(home: Home) -> None:
@@ -172,7 +273,7 @@ class _SignalForwarder:
     """
 
     def __init__(self) -> None:
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: _Child | None = None
         self._early: list[int] = []
         self._previous: dict[int, object] = {}
 
@@ -181,7 +282,7 @@ class _SignalForwarder:
         self._install([name for name in FORWARDED if _handler(name) != signal.SIG_IGN])
         return self
 
-    def set_child(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    def set_child(self, child: _Child) -> _Child:
         """Forward all signals to this child from now on, first those that came early."""
         self._child = child
         self._install([name for name in FORWARDED if _handler(name) == signal.SIG_IGN])
@@ -208,14 +309,16 @@ class _SignalForwarder:
             if number == signal.SIGTERM:
                 # `timeout` and systemd signal the whole group: a second SIGTERM would interrupt the
                 # child while it writes its stacks.
-                sleep(TERM_PASSED_S)
+                sleep(SIGTERM_DELAY_S)
             self._send(self._child, number)
 
-    def _send(self, child: subprocess.Popen[bytes], number: int) -> None:
-        try:
-            child.send_signal(number)
-        except OSError:
-            pass
+    def _send(self, child: _Child, number: int) -> None:
+        # Not `send_signal`: it may reap the child, and its memory would not be known.
+        if child.returncode is None:
+            try:
+                os.kill(child.pid, number)
+            except OSError:
+                pass
 
 
 def _handler(name: str) -> object:

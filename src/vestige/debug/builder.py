@@ -39,8 +39,8 @@ class DebugBundleBuilder:
     """Builds one bundle.
 
     `log_rotation`: bounds the log of a long execution. `log_level`: the least level that is kept.
-    `recorder`, `run`: a run whose spans and bodies travel in the bundle; with a recorder alone, a run
-    is opened for the time of the capture.
+    `recorder`, `run`: a run whose spans and bodies travel in the bundle; with a recorder alone, a
+    run is opened for the time of the capture.
     `spool`: the folder for what is captured until then; default `spool/` in the home.
     """
 
@@ -96,7 +96,8 @@ class DebugBundleBuilder:
         max_file_size: int | None = None,
         exclude_patterns: Sequence[str] = (),
     ) -> None:
-        """Add a filesystem's files under `files/<prefix>/`. What is left out, the manifest tells.
+        """Add a filesystem's files under `files/<prefix>/`. The manifest lists files that are left
+        out.
 
         `fs` may be the path of a directory, too. TypeError or NotADirectoryError if it is neither.
         Secrets in them are masked, as everywhere; the manifest says in which.
@@ -123,10 +124,10 @@ class DebugBundleBuilder:
         """
         if self._bundle is not None:
             return self._bundle
-        told, error = _checked(outcome, error)
+        checked_outcome, error = _checked(outcome, error)
         capture = self._begun()
         capture.keep_records(self._captured_run())
-        capture.finish(told, error)
+        capture.finish(checked_outcome, error)
         self._bundle = DebugBundle.of_content(capture.content)
         return self._bundle
 

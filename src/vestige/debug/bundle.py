@@ -151,12 +151,12 @@ class DebugBundle:
 
     @property
     def manifest(self) -> Manifest:
-        """As it stands in the file; sizes and counts are those of a bundle that was loaded."""
+        """The manifest as in the file; sizes and counts are those of a loaded bundle."""
         return self.content.manifest
 
     @property
     def content(self) -> BundleContent:
-        """What it is made of, for whoever goes on from here."""
+        """The parts of the bundle, for other readers."""
         source = self._source
         if source is None:
             return _Parts(self._described(), self._snapshots, self._logs, self._files)
@@ -168,9 +168,9 @@ class DebugBundle:
 
     def _changes(self) -> dict[str, Any]:
         """The parts of the manifest whose fields were set since the content was opened."""
-        told = self._described()
+        described = self._described()
         named = zip(_FACTS, self._facts(), self._made or (None,) * len(_FACTS), strict=True)
-        return {name: getattr(told, name) for name, now, made in named if now != made}
+        return {name: getattr(described, name) for name, now, made in named if now != made}
 
     def _facts(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in _FACTS)
@@ -186,7 +186,7 @@ class DebugBundle:
 
     @property
     def problems(self) -> list[Problem]:
-        """What is damaged, missing or not as the bundle says; empty: nothing.
+        """Damaged or missing parts, and those that differ from the manifest.
 
         The first time all of it is read through, whatever its size.
         """
@@ -211,7 +211,7 @@ class DebugBundle:
 
     @property
     def logs(self) -> Iterator[LogEntry]:
-        """Oldest first. What is no entry is passed over, with a warning."""
+        """Yield entries, oldest first. Malformed ones are skipped with a warning."""
         malformed = 0
         for number, line in enumerate(self.content.logs(), 1):
             entry = parse_log(line)
@@ -234,7 +234,7 @@ class DebugBundle:
             return stream.read()
 
     def open_file(self, path: str) -> BinaryIO:
-        """As `read_file`, for files that should not be in memory at once."""
+        """Open a file for reading, for files too large for `read_file`."""
         files = self._find_files()
         # One whose name is not safe everywhere is stored under another: both lead to it.
         file = files.get(os.fspath(path)) or files.get(safe_path(os.fspath(path)))
@@ -316,7 +316,7 @@ def make_manifest(
 
 
 def _written(execution: ExecutionInfo) -> Execution:
-    """As it stands in a file, where `interrupted` is a failure of that type."""
+    """Return the outcome as in a file, where `interrupted` is a failure of that type."""
     outcome = execution.outcome
     error = None if execution.error is None else dict(execution.error)
     if outcome == "interrupted":

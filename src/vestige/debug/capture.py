@@ -1,8 +1,8 @@
-"""One capture: a session watched from its beginning to its end, everything in its spool.
+"""Capture a session from start to end into a spool.
 
 Snapshots are taken at the five points of the lifecycle: entry, `PromptRendered`, `ToolInvoked`,
-`PromptExecuted`, exit. The events come from the session's own dispatcher. Delivery is by exact class
-there, so the classes are looked up by name in the dispatcher's own package: another library's
+`PromptExecuted`, exit. The events come from the session's own dispatcher. Delivery is by exact
+class there, so the classes are looked up by name in the dispatcher's own package: another library's
 session is watched without importing that library.
 
 Nothing here raises into the program. What fails is counted, and the count is in the spool.
@@ -80,14 +80,14 @@ class Capture:
             to_iso(SYSTEM.now_ns()),
             run,
         )
-        told = msgspec.json.encode(opening).decode()
-        self.content.opening = _masked(self._recorder, told, Opening)
+        encoded = msgspec.json.encode(opening).decode()
+        self.content.opening = _masked(self._recorder, encoded, Opening)
         self._run = self._recorder.run(
             opening.agent.name,
             session_id,
             {"bundle_id": self.bundle_id, "session_id": session_id},
             component=COMPONENT,
-            body=told,
+            body=encoded,
         )
         self._snapshots = SnapshotWriter(self._recorder, self._run)
         self._recorder.run_id = self._run.run_id
@@ -213,7 +213,7 @@ class Capture:
     # --- its end --------------------------------------------------------------------------------
 
     def finish(self, outcome: str | None, error: Mapping[str, object] | None) -> None:
-        """Write how it ended. Without an outcome, the exception that ended it tells."""
+        """Write how it ended. Without an outcome, the exception that ended it decides."""
         found = None
         if self._error is not None:
             found = error_of(dict(error_attributes(self._error)))
@@ -235,16 +235,16 @@ class Capture:
         )
         if self._sink.failed:
             self._recorder.fault(f"log records lost: {self._sink.failed}")
-        told = msgspec.json.encode(ending).decode()
-        self.content.ending = _masked(self._recorder, told, Ending)
+        encoded = msgspec.json.encode(ending).decode()
+        self.content.ending = _masked(self._recorder, encoded, Ending)
         if self._is_ours():  # else it is how a forked child ended, and not what its parent captures
-            self._run.end(status=STATUS_OF.get(outcome, "error"), body=told)
+            self._run.end(status=STATUS_OF.get(outcome, "error"), body=encoded)
         self._recorder.close()
 
     # --- inside ---------------------------------------------------------------------------------
 
     def _is_ours(self) -> bool:
-        """Not in a forked child: the capture is its parent's."""
+        """Return False in a forked child: the capture belongs to its parent."""
         return os.getpid() == self._owner
 
     def _guarded(self, what: str, call: Callable[[], object]) -> bool:
@@ -276,7 +276,7 @@ def find_event_types(dispatcher: Any, session: Any) -> list[type]:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Where it ran, as a manifest tells."""
+    """Return the environment in a manifest's keys."""
     import platform
     from importlib import metadata
 
@@ -327,7 +327,8 @@ def _joined(prefix: str, path: str) -> str:
 
 
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """`*.bin` fits a name anywhere, `node_modules/**` a place; `**` crosses folders, `*` does not."""
+    """`*.bin` fits a name anywhere, `node_modules/**` a place; `**` crosses folders, `*` does
+    not."""
     expressions = [re.compile(_expression(pattern), re.DOTALL) for pattern in patterns]
 
     def matches(path: str) -> bool:
@@ -341,5 +342,5 @@ def _expression(pattern: str) -> str:
     text = re.escape(pattern.strip("/"))
     text = text.replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*")
     text = text.replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-    # A folder's name stands for all that is in it.
+    # A folder's name matches everything in it.
     return f"{'' if anchored else '(?:.*/)?'}{text}(?:/.*)?"

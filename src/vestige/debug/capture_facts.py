@@ -1,4 +1,4 @@
-"""What a capture says of itself: whose it is, how it ended, what it left out.
+"""Facts about a capture: its owner, how it ended, and what it left out.
 
 Written by capture.py as bodies and log records of the spool, read back by debug/spool_index.py.
 """
@@ -48,7 +48,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def error_of(attributes: dict[str, Any]) -> dict[str, Any]:
-    """An exception's attributes as a manifest tells of it."""
+    """Return an exception's attributes as in a manifest."""
     return {
         "type": str(attributes.get("error.type", "")).rpartition(".")[2],
         "message": attributes.get("error.message", ""),

@@ -1,11 +1,11 @@
-"""Dispatcher: hands an event to whoever subscribed to its class, one after the other.
+"""Dispatcher: calls the subscribers of an event's class one after the other.
 
     dispatcher = Dispatcher()
     dispatcher.subscribe(ToolInvoked, lambda event: print(event.name))
     dispatcher.dispatch(ToolInvoked(name="search", result="3 pages"))
 
 Delivery is by exact class: a handler of a base class does not see its children. A handler
-that fails never breaks the others, nor the one who dispatches; `DispatchResult` tells of it.
+that fails never breaks the others, nor the caller; `DispatchResult` names it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PromptExecuted:
 
 @dataclass(frozen=True, slots=True)
 class DispatchResult:
-    """Who was told, and who failed."""
+    """The handlers that were called, and those that failed."""
 
     event: object
     handled_count: int
@@ -107,6 +107,6 @@ class Dispatcher:
         for handler in handlers:
             try:
                 handler(event)
-            except Exception as error:  # noqa: BLE001  # a handler's own code; it is told of
+            except Exception as error:  # noqa: BLE001  # a handler's own code; the result names it
                 errors.append((handler, error))
         return DispatchResult(event, len(handlers), tuple(errors))

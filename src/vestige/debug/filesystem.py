@@ -186,21 +186,21 @@ def clean_path(path: str) -> str:
     return "/".join(parts) or "."
 
 
-def as_filesystem(given: Any) -> Any:
+def as_filesystem(source: Any) -> Any:
     """Return a filesystem itself, or that of a directory's path; raise for anything else."""
-    if isinstance(given, (str, os.PathLike)):
-        place = os.path.expanduser(os.fspath(given))
+    if isinstance(source, (str, os.PathLike)):
+        place = os.path.expanduser(os.fspath(source))
         if not os.path.isdir(place):
             raise NotADirectoryError(
                 f"{place}: no such directory (expected one, or a filesystem object)."
             )
         return DirectoryFilesystem(place)
-    if not callable(getattr(given, "list", None)):
+    if not callable(getattr(source, "list", None)):
         raise TypeError(
-            f"fs: {type(given).__name__} has no list() (expected a filesystem, or the path of a"
+            f"fs: {type(source).__name__} has no list() (expected a filesystem, or the path of a"
             " directory)."
         )
-    return given
+    return source
 
 
 # --- any filesystem -------------------------------------------------------------------------
@@ -238,15 +238,15 @@ def walk(fs: Any, path: str = ".", depth: int = 4 * NESTING_MAX) -> Iterator[Fou
 def _found(fs: Any, name: str) -> FoundFile:
     try:
         return FoundFile(name, int(fs.stat(name).size_bytes))
-    except Exception as error:  # noqa: BLE001  # as above
+    except Exception as error:  # noqa: BLE001  # the filesystem's own code
         return FoundFile(name, None, error)
 
 
 def chunks(fs: Any, path: str, size: int) -> Iterator[bytes]:
     """A file's bytes in steps: `open_read` where there is one, else all at once."""
     if not hasattr(fs, "open_read"):
-        given = fs.read_bytes(path)
-        yield given if isinstance(given, bytes) else bytes(given.content)
+        content = fs.read_bytes(path)
+        yield content if isinstance(content, bytes) else bytes(content.content)
         return
     with fs.open_read(path) as file:
         while step := file.read(size):

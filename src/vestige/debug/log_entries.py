@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from vestige.debug.logging_capture import RESERVED, WHOLE
+from vestige.debug.logging_capture import ENTRY_BODY, RESERVED
 from vestige.debug.spool import LOGS
 from vestige.debug.spool_index import BATCH, read_body
 from vestige.formats.wink.log_records import LEVELS, to_iso
@@ -49,7 +49,7 @@ def _body(home: Home, record: Log) -> str | None:
 
 
 def last_entry_ns(home: Home) -> int:
-    """When the program last said something; 0 if it never did."""
+    """Return the time of the last log entry, or 0 without entries."""
     paths = [path for writer, _, path in home.journal_files() if writer.startswith(LOGS)]
     return max(map(_time_ns, _log_records(paths)), default=0)
 
@@ -75,7 +75,7 @@ def render_entry(record: Log, body: str | None) -> str:
     """A log entry as a bundle has it."""
     attributes = record.attributes
     message: str = record.message
-    if body is not None and attributes.get(WHOLE):
+    if body is not None and attributes.get(ENTRY_BODY):
         try:
             found = _context.decode(body)
             message = msgspec.json.decode(found["message"], type=str)
@@ -85,11 +85,11 @@ def render_entry(record: Log, body: str | None) -> str:
     else:
         scalars = {key: value for key, value in attributes.items() if key not in RESERVED}
         context = _encode(scalars).decode()
-    told = {
+    fields = {
         "timestamp": to_iso(record.time_ns),
         "level": attributes.get("entry.level") or LEVELS.get(record.level, record.level.upper()),
         "logger": record.component,
         "event": attributes.get("event") or "",
         "message": message,
     }
-    return f'{_encode(told).decode()[:-1]},"context":{context}}}'
+    return f'{_encode(fields).decode()[:-1]},"context":{context}}}'

@@ -27,7 +27,7 @@ from vestige.formats.wink.write import write_bundle
 from vestige.home import Home
 
 _HIDDEN_AGE_NS: Final = 60 * 10**9
-"""A hidden folder this old is no capture about to begin, but what a kill left of one being removed."""
+"""A hidden folder this old is the rest of a removal that was killed, not a new capture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Recovered:
 
 
 def is_spool(path: Path) -> bool:
-    """Is this the spool of a capture?"""
+    """Return whether this is the spool of a capture."""
     return Home(path).capture.is_file()
 
 
@@ -63,7 +63,7 @@ def recover_spools(folder: Path, target: Path) -> Iterator[Recovered]:
 
 
 def recover_spool(folder: Path, target: Path) -> Recovered | None:
-    """One spool as a bundle in `target`; None while its process lives."""
+    """Write one spool as a bundle to `target`; None while its process lives."""
     spool = adopt_spool(folder)
     if spool is None:
         return None
@@ -97,7 +97,7 @@ def _recover(spool: Spool, target: Path) -> Recovered:
 
 
 def _was_exported(folder: Path) -> bool:
-    """Killed after the export: the bundle is where it was written to, unless somebody moved it."""
+    """Killed after the export: the bundle is where it was written to, unless it was moved."""
     try:
         text = Home(folder).exported.read_text(encoding="utf-8", errors="surrogateescape")
         return Path(text).is_file()

@@ -64,7 +64,7 @@ class Snapshot:
     slices: Mapping[type, tuple[Any, ...]]
 
     def to_json(self) -> str:
-        """One line of JSON. Values that JSON lacks have the forms of record/coercion.py."""
+        """Render one line of JSON. Other values have the forms of record/coercion.py."""
         head = json_text(
             {
                 "version": SNAPSHOT_VERSION,
@@ -166,7 +166,7 @@ class Session:
         *,
         policy: Policy = "state",
     ) -> None:
-        """When an event of this class comes, the slice becomes what the reducer returns."""
+        """Replace the slice with the result of the reducer on each event of this class."""
         if policy not in POLICIES:
             raise UsageError(f"policy: {policy!r} is not known (expected {', '.join(POLICIES)}).")
         with self._lock:
@@ -174,7 +174,8 @@ class Session:
             self._reducers.setdefault(event_type, []).append((kind, reducer))
 
     def dispatch(self, event: object) -> DispatchResult | None:
-        """Reduce an event here; one of the three that a session listens to goes by the dispatcher."""
+        """Reduce an event here; one of the three that a session listens to goes by the
+        dispatcher."""
         if type(event) in EVENTS:
             result: DispatchResult | None = self.dispatcher.dispatch(event)
             return result
@@ -201,7 +202,7 @@ class Session:
         )
 
     def restore(self, snapshot: Snapshot, *, preserve_logs: bool = True) -> None:
-        """Back to a snapshot. What is a log stays as it is, unless told otherwise."""
+        """Restore a snapshot. Logs are kept unless `preserve_logs` is false."""
         with self._lock:
             for kind in {*self._items, *snapshot.slices}:
                 is_log = self._policies.get(kind, "state") == "log"
@@ -258,9 +259,9 @@ def _append(items: tuple[Any, ...], event: Any) -> tuple[Any, ...]:
     return (*items, event)
 
 
-def _in_utc(given: datetime | None) -> datetime:
-    if given is None:
+def _in_utc(moment: datetime | None) -> datetime:
+    if moment is None:
         return now()
-    if given.tzinfo is None:
+    if moment.tzinfo is None:
         raise UsageError("created_at: has no time zone (expected one, e.g. datetime.now(UTC)).")
-    return given.astimezone(UTC)
+    return moment.astimezone(UTC)

@@ -74,7 +74,7 @@ class _Items:
     def __init__(self, home: Home, places: dict[int, JournalOffset]) -> None:
         self._home = home
         self._places = places
-        self._held: OrderedDict[int, str] = OrderedDict()
+        self._cache: OrderedDict[int, str] = OrderedDict()
         self._size = 0
         self._files: dict[Path, BinaryIO] = {}
 
@@ -86,14 +86,14 @@ class _Items:
             file.close()
 
     def get(self, number: int) -> str:
-        text = self._held.get(number)
+        text = self._cache.get(number)
         if text is not None:
             return text
         text = self._load(number)
-        self._held[number] = text
+        self._cache[number] = text
         self._size += len(text)
-        while self._size > CAPTURE_CACHE_BYTES and len(self._held) > 1:
-            _, old = self._held.popitem(last=False)
+        while self._size > CAPTURE_CACHE_BYTES and len(self._cache) > 1:
+            _, old = self._cache.popitem(last=False)
             self._size -= len(old)
         return text
 
@@ -120,7 +120,7 @@ Lists = dict[str, dict[tuple[str, int], list[int]]]
 
 def _follow(recipe: Recipe, lists: Lists) -> list[list[int]]:
     """Return the items of each slice, by their numbers, and note them for the next snapshot."""
-    if recipe.whole:
+    if recipe.is_complete:
         lists.clear()
     before, after = lists.get(recipe.session_id, {}), {}
     seen: dict[str, int] = {}

@@ -50,14 +50,14 @@ class SliceRecipe(msgspec.Struct, frozen=True, omit_defaults=True):
     keep_last: int = 0
 
 
-class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
+class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, rename={"is_complete": "whole"}):
     """One snapshot."""
 
     session_id: str
     head: dict[str, Raw]
     """As the snapshot has it; `slices`, where they stand, is null."""
     slices: list[SliceRecipe] = []
-    whole: bool = False
+    is_complete: bool = False
     """Not a change to anything before: something may have been lost."""
 
 
@@ -95,7 +95,9 @@ class SnapshotWriter:
         text, error = take_snapshot(session, reason)
         with self._lock:
             self._waiting.append((session, reason, text, error))
-            while self._waiting and not self._writing:  # else whoever writes does this one next
+            while (
+                self._waiting and not self._writing
+            ):  # otherwise the writing thread does this one next
                 self._writing = True
                 try:
                     while self._waiting:
@@ -136,7 +138,7 @@ class SnapshotWriter:
         slices = _slices.decode(head.get("slices", Raw(b"[]")))
         head["slices"] = Raw(b"null")
         head["tags"] = _with_reason(head.get("tags"), session_id, reason)
-        whole = self._start_anew_after_a_loss()
+        is_complete = self._start_anew_after_a_loss()
         known = self._sessions.setdefault(session_id, _Known())
         before, known.lists = known.lists, {}
         recipes: list[SliceRecipe] = []
@@ -149,7 +151,7 @@ class SnapshotWriter:
             known.lists[name, nth] = numbers
             one["items"] = Raw(b"null")
             recipes.append(_difference(one, numbers, before.get((name, nth), ())))
-        return Recipe(session_id, head, recipes, whole)
+        return Recipe(session_id, head, recipes, is_complete)
 
     def _number(self, span: Span, name: str, item: Raw) -> int:
         raw = bytes(item)
@@ -220,14 +222,14 @@ def take_snapshot(session: Any, reason: str) -> tuple[str, Exception | None]:
         return _what_there_is(taken), error
 
 
-def _accepted(function: Any, **wanted: Any) -> dict[str, Any]:
+def _accepted(function: Any, **options: Any) -> dict[str, Any]:
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return {}
     if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
-        return wanted
-    return {name: value for name, value in wanted.items() if name in parameters}
+        return options
+    return {name: value for name, value in options.items() if name in parameters}
 
 
 def _what_there_is(taken: Any) -> str:
@@ -247,7 +249,7 @@ def _what_there_is(taken: Any) -> str:
 
 
 def invalid_snapshot(session: Any, error: Exception, text: str) -> str:
-    """What stands in the place of a snapshot that failed: it says so, and keeps what there is."""
+    """Return a replacement for a snapshot that failed, with its error and what is known."""
     parent = getattr(session, "parent", None)
     slices: Any = []
     try:
@@ -257,7 +259,7 @@ def invalid_snapshot(session: Any, error: Exception, text: str) -> str:
             slices = [{"slice_type": "unparsed", "item_type": "str", "items": [clean_text(text)]}]
     try:
         children = [safe_str(child.session_id) for child in session.children or ()]
-    except Exception:  # noqa: BLE001  # as above
+    except Exception:  # noqa: BLE001  # the session's own code
         children = []
     found: dict[str, Any] = {
         "version": SNAPSHOT_VERSION,

@@ -10,7 +10,8 @@
 What was captured before a kill is in the journal, as with any recorder. A spool whose lock is free
 was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
 
-Elsewhere: what is written as which record in debug/snapshot_writer.py, read back in debug/spool_index.py.
+Elsewhere: what is written as which record in debug/snapshot_writer.py, read back in
+debug/spool_index.py.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from vestige.journal.spill import write_spill
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX, JOURNAL_ROTATE_BYTES, LINE_MAX
 from vestige.process_writer import Writer, get_process_writer
-from vestige.record import sanitize
-from vestige.record.body_encoding import LongBody, texts_of
+from vestige.record.body_encoding import LongBody, decode_chunks
 from vestige.record.codec import encode, parse_lines
+from vestige.record.redaction.record_encoding import encode_redacted
 from vestige.record.types import VERSION, BodyInfo, Log
 from vestige.recorder import Recorder
 
@@ -46,7 +47,7 @@ LOGS: Final = "logs-"
 """How the name of a journal with log lines begins."""
 COMPONENT: Final = "capture"
 EXTRAS: Final = "extras"
-"""Components beyond the seed's, as they will stand in the bundle (debug/run_records.py)."""
+"""Components beyond the wink format's, as in the bundle (debug/run_records.py)."""
 _TEMPORARY: Final = "vestige-spool-"
 _LINE_OVERHEAD: Final = 60
 """Bytes by which a line in the journal is longer than in the bundle: it names writer and run."""
@@ -96,7 +97,7 @@ class Spool:
         self._finalizer()
 
     def _forked(self) -> None:
-        """In a forked child: the spool is the parent's, and lives no longer than the parent."""
+        """Detach a forked child: the spool belongs to the parent, and ends with it."""
         self._finalizer.detach()
         self._lock.close()
 
@@ -112,7 +113,7 @@ def create_spool(bundle_id: str, within: str | os.PathLike[str] | None) -> Spool
     try:
         return _create(Path(tempfile.mkdtemp(prefix=_TEMPORARY)), bundle_id)
     except OSError:
-        # Nowhere: the program goes on, and its bundle tells how much was lost.
+        # The program continues, and its bundle has the number of lost records.
         return Spool(Path(os.path.abspath(parent / bundle_id)), -1)
 
 
@@ -133,7 +134,7 @@ def _create(parent: Path, bundle_id: str) -> Spool:
 
 
 def adopt_spool(folder: Path) -> Spool | None:
-    """A spool that a dead process left, locked for us; None while somebody has it."""
+    """Lock the spool of a dead process; None while another process has it."""
     try:
         lock = os.open(Home(folder).capture, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -166,7 +167,7 @@ def _let_go(folder: Path, lock: OwnFile, owner: int) -> None:
 
 class _SpoolJournal(JournalWriter):
     """A forked child's may outlive the spool, which goes when its parent has the bundle, or when
-    somebody recovered it: what the child says then goes nowhere, and must not make it anew."""
+    it was recovered: the child's later records are dropped, and must not create it again."""
 
     _of_a_child = False
 
@@ -192,12 +193,13 @@ class _SpoolJournal(JournalWriter):
 
 
 class SpoolRecorder(Recorder):
-    """A recorder into a spool: apart from the program's own, with log lines in files of their own."""
+    """A recorder into a spool: apart from the program's own, with log lines in files of their
+    own."""
 
     ignores_disabled = True
 
     def __init__(self, home: Home, rotation: LogRotationConfig | None) -> None:
-        super().__init__(home, level="debug", sample=1.0, last_words=False)
+        super().__init__(home, level="debug", sample=1.0, crash_hooks=False)
         self.run_id = ""
         """Of the capture: its log lines belong to it."""
         self._rotation = rotation
@@ -209,6 +211,7 @@ class SpoolRecorder(Recorder):
             LOGS + self.writer,
             fsync="none",
             total_max=sys.maxsize,
+            backlog_max=0,
             # A generation is a segment: only `_count` may say that one is full.
             rotate_bytes=JOURNAL_ROTATE_BYTES if rotation is None else sys.maxsize,
         )
@@ -234,7 +237,7 @@ class SpoolRecorder(Recorder):
         self._emitter.fault(what)
 
     def write_item(self, run_id: str, span_id: str, name: str, number: int, text: str) -> None:
-        """One item of a snapshot's slice, referred to by its number from then on."""
+        """Write one item of a snapshot's slice, which later snapshots refer to by number."""
         self._emit(
             Log(0, "", 0, 0, run_id, COMPONENT, "debug", name, span_id, {"item": number}), text
         )
@@ -253,10 +256,11 @@ class SpoolRecorder(Recorder):
         emitter.send(record)
 
     def write_file(self, chunks: Iterable[bytes]) -> tuple[BodyInfo, dict[str, int]]:
-        """Keep a file's bytes, whole however long, secrets masked; what was masked by which rule."""
+        """Keep a file's bytes, whole however long, secrets masked; what was masked by which
+        rule."""
         counts: dict[str, int] = {}
         assert self._redactor is not None
-        masked = self._redactor.stream(texts_of(chunks), counts)
+        masked = self._redactor.stream(decode_chunks(chunks), counts)
         unfinished = self.home.bodies / f"file-{self._emitter.span_id()}"
         info = write_spill(
             unfinished, (text.encode(errors="surrogateescape") for text in masked), sys.maxsize
@@ -286,9 +290,9 @@ class SpoolRecorder(Recorder):
         attributes: dict[str, str | int | float | bool | None],
         body: str | None,
     ) -> bool:
-        """A line of the program's log, into its own files; as `Recorder._send` does it.
+        """Write a line of the program's log to its own files.
 
-        False: it cannot be written like this, and should come again with a body.
+        Return False if it is too long or cannot be encoded: call again with a body.
         """
         emitter = self._emitter
         record = Log(
@@ -305,24 +309,12 @@ class SpoolRecorder(Recorder):
         )
         if body is not None:
             record.body, record.body_info = self._prepare_body(body, record.seq)
-        try:
-            line = encode((record,))
-        except Exception:  # noqa: BLE001  # lone surrogates, huge numbers
-            if body is None:
-                return False
-            record = sanitize.clean_record(record)  # type: ignore[assignment]  # a Log stays one
-            line = encode((record,))
-        if len(line) > BODY_INLINE_MAX and body is None:
+        if body is None and not _fits_inline(record):
             return False
-        assert self._redactor is not None
-        assert self._suspicious is not None
-        if self._suspicious(line):
-            record = self._redactor.record(record)  # type: ignore[assignment]  # as above
-            line = encode((record,))
-        if len(line) > LINE_MAX:
-            line = encode((sanitize.shrink_record(record),))
+        stored, line = encode_redacted(record, self._scanner, self._redactor)
         if self._rotation is not None:
-            spilled = record.body_info.spilled_bytes if record.body_info is not None else None
+            assert isinstance(stored, Log)
+            spilled = stored.body_info.spilled_bytes if stored.body_info is not None else None
             self._count(self._rotation, len(line) - _LINE_OVERHEAD + (spilled or 0))
         self._lane.write(line)
         return True
@@ -350,7 +342,7 @@ class SpoolRecorder(Recorder):
                 body.unlink(missing_ok=True)
 
     def _measure(self, segment: Path) -> tuple[int, int, list[Path]]:
-        """How many lines and bytes are in a segment, and the files of its long bodies."""
+        """Count the lines and bytes of a segment, and list the files of its long bodies."""
         lines = size = offset = 0
         bodies: list[Path] = []
         while True:
@@ -375,6 +367,7 @@ class SpoolRecorder(Recorder):
                 joined.home,
                 joined.id,
                 total_max=sys.maxsize,
+                backlog_max=0,  # The bundle is made from the files: nothing is written late.
                 on_check=lambda: joined.self_reporter.report(),
             )
 
@@ -407,3 +400,10 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _fits_inline(record: Log) -> bool:
+    try:
+        return len(encode((record,))) <= BODY_INLINE_MAX
+    except Exception:  # noqa: BLE001  # lone surrogates, huge numbers
+        return False

@@ -1,7 +1,7 @@
 """SpoolContent: a capture's spool as the content of a bundle.
 
-The journal is read twice: once for an index (debug/spool_index.py), then piece by piece while somebody
-iterates: snapshots in debug/snapshot_rebuild.py, log lines in debug/log_entries.py.
+The journal is read twice: once for an index (debug/spool_index.py), then piece by piece while a
+caller iterates: snapshots in debug/snapshot_rebuild.py, log lines in debug/log_entries.py.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SpoolContent:
         return kept_records(self._home)
 
     def exported(self, target: Path) -> None:
-        """Told by `export`: the spool may go once nobody reads from it."""
+        """Called by `export`: the spool may be removed once it has no readers."""
         try:
             self.spool.exported(target)
         except OSError:  # the bundle is there; at worst it is recovered a second time

@@ -119,7 +119,7 @@ def _note_close(index: Index, place: JournalOffset, record: SpanClose, home: Hom
 
 
 def _is_sha256(value: object) -> bool:
-    """It is the name of a file in bodies/, and a spool may be from anywhere."""
+    """Return whether a name is a valid file name in bodies/. The spool is not trusted."""
     return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 

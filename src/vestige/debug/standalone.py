@@ -35,7 +35,7 @@ from vestige.formats.wink.jsonl_entries import parse_snapshot
 from vestige.limits import BODY_CHUNK
 from vestige.process_writer import make_redactor
 from vestige.record import sanitize
-from vestige.record.body_encoding import texts_of
+from vestige.record.body_encoding import decode_chunks
 from vestige.record.coercion import clean_text, safe_str
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import Log
@@ -91,7 +91,7 @@ def dump_session(session: Any, target: str | os.PathLike[str]) -> Path | None:
     """Write a session and its children, parents first, as snapshots; the file that was made.
 
     A target without a suffix is a folder, and gets `<session id>.jsonl`. None, and no file, if
-    there is no state in any of them.
+    none of them has state.
     """
     redactor = make_redactor()
     lines = []
@@ -138,7 +138,7 @@ def archive_filesystem(
 
 
 def _masked(redactor: Redactor, steps: Iterable[bytes]) -> Iterator[bytes]:
-    for text in redactor.stream(texts_of(steps)):
+    for text in redactor.stream(decode_chunks(steps)):
         yield text.encode(errors="surrogateescape")
 
 

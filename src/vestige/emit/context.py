@@ -12,11 +12,47 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from vestige.emit.logger import Logger
+    from vestige.emit.pending_run import PendingRun
     from vestige.emit.span import Span
     from vestige.emit.tools import ToolCall
 
 SPAN: ContextVar[Span | None] = ContextVar("vestige_span", default=None)
+PENDING: ContextVar[PendingRun | None] = ContextVar("vestige_pending_run", default=None)
+"""The run of a request or task, which opens when something inside is recorded."""
 CALL: ContextVar[ToolCall | None] = ContextVar("vestige_tool_call", default=None)
+
+
+def current() -> Span | None:
+    """Return the innermost ambient span that is open, for a span that is about to be recorded.
+
+    A span that ended in a different context than it was entered in is still ambient here: its token
+    has the span before it. One without a token was inherited by a task that outlives it.
+    """
+    span = SPAN.get()
+    while span is not None and span.ended and span._tokens:
+        before = span._tokens[-1].old_value
+        span = None if before is Token.MISSING else before
+    if span is None and (pending := PENDING.get()) is not None:
+        return pending.open()
+    return span
+
+
+def enter(span: Span) -> None:
+    """Make `span` the ambient span, for code that calls `leave_span` in any order and context."""
+    outer = current()
+    if outer is not SPAN.get() and SPAN.get() is not None:
+        SPAN.set(outer)  # Without this, the tokens of ended spans would form an endless chain.
+    span._tokens.append(SPAN.set(span))
+
+
+def leave_span(span: Span) -> None:
+    """Undo `enter`. The token of a span that is not the ambient one here stays, for `current`."""
+    if SPAN.get() is span:
+        tokens = span._tokens
+        before = tokens[-1].old_value if tokens else None
+        leave_last(tokens)
+        if SPAN.get() is span:
+            SPAN.set(None if before is Token.MISSING else before)
 
 
 def leave(token: Token[Any]) -> None:
@@ -72,6 +108,8 @@ class RunSource(LoggerSource, Protocol):
         *,
         body: Any = None,
     ) -> Span: ...
+
+    def root_span(self, name: str, type: str = "step", *, body: Any = None) -> Span: ...
 
 
 _get_default: Callable[[], RunSource]

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.limits import ATTRIBUTE_VALUE_MAX, NAME_MAX
 from vestige.record.coercion import clean_name, clean_text
 

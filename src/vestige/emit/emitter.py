@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vestige._runtime.clock import Clock
+from vestige.limits import CONVERSATIONS_TRACKED_MAX
 from vestige.record.coercion import PLAIN, flat_attributes
 from vestige.record.types import (
     LEVELS,
@@ -59,11 +60,13 @@ class Emitter:
     """The writer id and clock of a recorder, and the functions that take its records."""
 
     __slots__ = (
+        "conversations",
         "faults",
         "keep_partial",
         "level_rank",
         "monotonic_ns",
         "now_ns",
+        "open_span",
         "open_spans",
         "prepare_body",
         "process_run_id",
@@ -86,6 +89,7 @@ class Emitter:
         clock: Clock,
         send: Callable[[KnownRecord], None],
         prepare_body: PrepareBody,
+        open_span: type[Span],
         *,
         level: str = "debug",
         sample: float = 1.0,
@@ -98,6 +102,8 @@ class Emitter:
         self.send = send
         self.send_both = send_both or self._send_separately
         self.prepare_body = prepare_body
+        self.open_span = open_span
+        """The class of spans. `Logger.span` uses it: span.py imports logger.py."""
         self.level_rank = LEVEL_RANK[level]
         self.sample = sample
         self.faults: Counter[str] = Counter()
@@ -120,10 +126,25 @@ class Emitter:
         self.writer = writer
         self.seq = seq
         self.open_spans: dict[str, Span] = {}
+        self.conversations: dict[str, str] = {}
+        """Conversations of the newest runs that have one, by run id."""
         self.unfinished: set[PendingStream] = set()
         """Responses that are still arriving. The program may never read the rest."""
         self.process_run_id = ""
         self.process_span_id: str | None = None
+
+    def note_conversation(self, run_id: str, conversation_id: str) -> None:
+        self.conversations[run_id] = conversation_id
+        if len(self.conversations) > CONVERSATIONS_TRACKED_MAX:
+            del self.conversations[next(iter(self.conversations))]
+
+    def conversation_attributes(self, source_run: str | None, target_run: str) -> dict[str, str]:
+        """Return the conversations of cause and effect, if they are known and differ."""
+        source = self.conversations.get(source_run or target_run)
+        target = self.conversations.get(target_run)
+        if source is None or target is None or source == target:
+            return {}
+        return {"source.conversation_id": source, "target.conversation_id": target}
 
     def _send_separately(self, opened: SpanOpen, closed: SpanClose) -> None:
         self.send(opened)

@@ -6,13 +6,17 @@ the members of a group are attributes too, so that queries can use them.
 
 from __future__ import annotations
 
+import builtins
 from types import TracebackType
+from typing import Any
 
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.limits import STACK_MAX
-from vestige.record.coercion import cut, safe_str, secret_across
+from vestige.record.coercion import find_secret_across, safe_str, truncate
 from vestige.record.types import Attributes, Status
 
+_GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
+"""The class of exception groups. Python 3.10 has none."""
 _MESSAGE_MAX = 4_000
 _CHAIN_MAX = 50
 _MEMBERS_MAX = 20
@@ -41,12 +45,12 @@ def error_attributes(error: BaseException, trace: TracebackType | None = None) -
         attributes["error.cause.type"] = _type_name(root)
         attributes["error.cause.message"] = _message(root)
         attributes["error.cause.stack"] = _stack(root, root.__traceback__, chain=False)
-    if isinstance(error, BaseExceptionGroup):
+    if isinstance(error, _GROUP):
         members = error.exceptions
         attributes["error.group.count"] = len(members)
         attributes["error.group.types"] = ", ".join(map(_type_name, members[:_MEMBERS_MAX]))
         texts = (f"{_type_name(member)}: {_message(member)}" for member in members[:_MEMBERS_MAX])
-        attributes["error.group.messages"] = cut("; ".join(texts), _MESSAGE_MAX)
+        attributes["error.group.messages"] = truncate("; ".join(texts), _MESSAGE_MAX)
     return attributes
 
 
@@ -75,7 +79,7 @@ def _type_name(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    return cut(safe_str(error), _MESSAGE_MAX)
+    return truncate(safe_str(error), _MESSAGE_MAX)
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -84,7 +88,7 @@ def _root_cause(error: BaseException) -> BaseException:
     for _ in range(_CHAIN_MAX):
         seen.add(id(error))
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if cause is None and isinstance(error, BaseExceptionGroup):
+        if cause is None and isinstance(error, _GROUP):
             cause = error.exceptions[0]
         if cause is None or id(cause) in seen:
             break
@@ -102,6 +106,6 @@ def _stack(error: BaseException, trace: TracebackType | None, *, chain: bool = T
     if len(text) <= STACK_MAX:
         return text
     half = STACK_MAX // 2
-    low, _ = secret_across(text, half)
-    _, high = secret_across(text, len(text) - half)
+    low, _ = find_secret_across(text, half)
+    _, high = find_secret_across(text, len(text) - half)
     return f"{text[:low]}\n…[{high - low} characters left out]…\n{text[high:]}"

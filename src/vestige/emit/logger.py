@@ -13,13 +13,16 @@ the ambient span, or else in the process's run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vestige.emit import context, span
+from vestige.emit import context
 from vestige.emit.emitter import LEVEL_RANK, Emitter
 from vestige.emit.exceptions import error_attributes
 from vestige.record.coercion import clean_message, clean_name
 from vestige.record.types import OWN_COMPONENT, VERSION, Log
+
+if TYPE_CHECKING:
+    from vestige.emit.span import Span
 
 _DEBUG, _INFO, _WARN, _ERROR = (LEVEL_RANK[level] for level in ("debug", "info", "warn", "error"))
 
@@ -33,7 +36,7 @@ class Logger:
         self,
         emitter: Emitter,
         component: str,
-        bound_to: span.Span | None = None,
+        bound_to: Span | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         self._emitter = emitter
@@ -63,7 +66,7 @@ class Logger:
             attributes |= error_attributes(error)
         self._record("error", message, attributes)
 
-    def child(self, bound_to: span.Span | None = None, /, **attributes: Any) -> Logger:
+    def child(self, bound_to: Span | None = None, /, **attributes: Any) -> Logger:
         """Return a logger of the same component that adds these attributes to all its records."""
         merged = {**(self._attributes or {}), **attributes}
         return Logger(self._emitter, self.component, bound_to or self._span, merged)
@@ -74,19 +77,21 @@ class Logger:
         type: str = "step",
         attributes: Mapping[str, Any] | None = None,
         body: Any = None,
-    ) -> span.Span:
+    ) -> Span:
         """Open a span inside the bound span, the ambient span, or the process's run."""
         emitter = self._emitter
         if self._attributes:
             attributes = {**self._attributes, **emitter.attributes(attributes)}
-        parent = self._span or context.SPAN.get()
+        parent = self._span or context.current()
         if parent is None:
             run_id, parent_id = emitter.process_run_id, emitter.process_span_id
         elif parent.muted:
             return parent.child(name, type)
         else:
             run_id, parent_id = parent.run_id, parent.id
-        return span.Span(emitter, run_id, parent_id, self.component, name, type, attributes, body)
+        return emitter.open_span(
+            emitter, run_id, parent_id, self.component, name, type, attributes, body
+        )
 
     def surface(
         self,
@@ -135,6 +140,8 @@ class Logger:
         if self._attributes:
             attributes = {**self._attributes, **attributes}
         parent = self._span or context.SPAN.get()
+        if parent is None and (pending := context.PENDING.get()) is not None:
+            parent = pending.span
         if parent is None:
             run_id, span_id = emitter.process_run_id, emitter.process_span_id
         elif parent.muted and LEVEL_RANK.get(level, _ERROR) < _WARN:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from vestige.emit import context
 from vestige.emit.logger import Logger
 from vestige.emit.span import Span
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class NullLogger(Logger):

@@ -1,6 +1,6 @@
 """Point spans: spans recorded after the fact, which open and close in one write.
 
-They are for work whose start was not recorded. Readers see an ordinary span of duration 0.
+They are for work whose start was not recorded. Readers see an ordinary span.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ def record_point(
     end_attributes: Attributes = NO_ATTRIBUTES,
     end_body: Any = None,
     status: str = "ok",
+    duration_ns: int = 0,
 ) -> None:
-    """Record a span of duration 0 inside `parent`.
+    """Record a span that ends now inside `parent`.
 
     `name`, `type` and `status` are `str`, and attributes are flat (record/coercion.py). Bodies may
     be any value.
@@ -44,7 +45,7 @@ def record_point(
             VERSION,
             writer,
             seq,
-            now_ns,
+            now_ns - duration_ns,
             run_id,
             span_id,
             parent.component,
@@ -65,7 +66,7 @@ def record_point(
             run_id,
             span_id,
             status,
-            0,
+            duration_ns,
             end_attributes,
             end_body,
             end_info,

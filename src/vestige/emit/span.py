@@ -16,14 +16,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextvars import Token
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vestige.emit import context, logger
+from vestige.emit import context
 from vestige.emit.emitter import NO_ATTRIBUTES, Emitter
 from vestige.emit.exceptions import error_attributes, status_of
+from vestige.emit.logger import Logger
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_TRACKED_MAX
 from vestige.record.coercion import clean_name
-from vestige.record.types import VERSION, Link, SpanClose, SpanOpen, SpanUpdate
+from vestige.record.types import VERSION, Attributes, Link, SpanClose, SpanOpen, SpanUpdate
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class OpeningDetails(NamedTuple):
+    """The parts of an opening that a span does not have itself."""
+
+    attributes: Attributes = NO_ATTRIBUTES
+    links: list[Link] | None = None
+    conversation_id: str | None = None
+
+
+NO_DETAILS = OpeningDetails()
 
 
 class Span:
@@ -72,6 +87,10 @@ class Span:
         self.name = name
         self.type = type
         flat = NO_ATTRIBUTES if attributes is None else emitter.attributes(attributes)
+        if conversation_id is not None:
+            emitter.note_conversation(run_id, conversation_id)
+            for link in links or ():
+                flat = {**emitter.conversation_attributes(link.run_id, run_id), **flat}
         seq = next(emitter.seq)
         info = None
         if body is not None and (body.__class__ is not str or len(body) > BODY_INLINE_MAX):
@@ -103,9 +122,9 @@ class Span:
     # --- while it is open ---------------------------------------------------------------
 
     @property
-    def log(self) -> logger.Logger:
+    def log(self) -> Logger:
         """A logger whose records belong to this span."""
-        return logger.Logger(self._emitter, self.component, self)
+        return Logger(self._emitter, self.component, self)
 
     def child(
         self,
@@ -143,7 +162,11 @@ class Span:
     def add_link(
         self, span_id: str | Span, run_id: str | None = None, reason: str | None = None
     ) -> None:
-        """Add a causal link to another span. It is written now, in case the end never comes."""
+        """Add a causal link to another span. It is written now, in case the end never comes.
+
+        If the other span's run belongs to another conversation, both are recorded as
+        `source.conversation_id` and `target.conversation_id`.
+        """
         if self._may_change("add_link"):
             if isinstance(span_id, Span):
                 run_id, span_id = run_id or span_id.run_id, span_id.id
@@ -152,7 +175,7 @@ class Span:
                 None if run_id is None else clean_name(run_id),
                 None if reason is None else clean_name(reason),
             )
-            self._update(NO_ATTRIBUTES, [link])
+            self._update(self._emitter.conversation_attributes(link.run_id, self.run_id), [link])
 
     def segments(self, parts: Iterable[Any], body: str | bytes | None = None) -> None:
         """Record the sources of this span's prompt, as a child of type `prompt.assembly`.
@@ -226,6 +249,48 @@ class Span:
     @property
     def ended(self) -> bool:
         return self._ended
+
+    def reopen(
+        self,
+        details: OpeningDetails,
+        *,
+        name: str | None = None,
+        type: str | None = None,
+        body: Any = None,
+    ) -> None:
+        """Write the opening again: its journal was deleted, or more is known than at the start.
+
+        A reader merges the openings. `name`, `type` and `body` add what the first one lacked.
+        """
+        emitter = self._emitter
+        if self._ended or self._writer != emitter.writer:
+            return
+        elapsed_ns = emitter.monotonic_ns() - self._opened_ns
+        self.name = self.name if name is None else clean_name(name)
+        self.type = self.type if type is None else clean_name(type)
+        seq = next(emitter.seq)
+        info = None
+        if body is not None:
+            body, info = emitter.prepare_body(body, seq)
+        emitter.send(
+            SpanOpen(
+                VERSION,
+                self._writer,
+                seq,
+                emitter.now_ns() - elapsed_ns,
+                self.run_id,
+                self.id,
+                self.component,
+                self.type,
+                self.name,
+                self.parent_id,
+                details.conversation_id,
+                details.attributes,
+                details.links,
+                body,
+                info,
+            )
+        )
 
     # --- as a context manager -----------------------------------------------------------
 

@@ -19,9 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from vestige.limits import ASKED_ARGUMENTS_MAX, ASKED_CALLS_MAX, ASKED_RUNS_MAX
+from vestige._runtime.structs import msgspec
+from vestige.limits import REQUESTED_ARGUMENTS_MAX, REQUESTED_CALLS_MAX, REQUESTED_RUNS_MAX
 from vestige.record.coercion import clean_name
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ def remember(
         run.waiting[id(entry)] = entry
         if call_id is not None:
             run.by_id[call_id] = entry
-        _trim(run.by_id, ASKED_CALLS_MAX)
-        _trim(run.waiting, ASKED_CALLS_MAX)
+        _trim(run.by_id, REQUESTED_CALLS_MAX)
+        _trim(run.waiting, REQUESTED_CALLS_MAX)
     except Exception:  # noqa: BLE001  # a caller's mapping runs the caller's code
         pass  # The tool span will have no link.
 
@@ -139,7 +138,7 @@ def _touch(run_id: str) -> _Run:
     """Return the run's requests, as the most recently used run."""
     run = _runs.pop(run_id, None) or _Run()
     _runs[run_id] = run
-    _trim(_runs, ASKED_RUNS_MAX)
+    _trim(_runs, REQUESTED_RUNS_MAX)
     return run
 
 
@@ -154,13 +153,13 @@ def _digest(arguments: Any) -> int | None:
         if arguments is None or (isinstance(arguments, (str, bytes)) and not arguments):
             arguments = {}  # Providers write any of these for a tool without parameters.
         elif isinstance(arguments, (str, bytes)):
-            if len(arguments) > ASKED_ARGUMENTS_MAX:
+            if len(arguments) > REQUESTED_ARGUMENTS_MAX:
                 return None
             arguments = msgspec.json.decode(arguments)
         else:
             # This also bounds endless values, and rejects values that are not JSON.
             encoded = msgspec.json.encode(arguments)
-            if len(encoded) > ASKED_ARGUMENTS_MAX:
+            if len(encoded) > REQUESTED_ARGUMENTS_MAX:
                 return None
             arguments = msgspec.json.decode(encoded)
         value = msgspec.json.encode(_floats_to_ints(arguments), order="deterministic")

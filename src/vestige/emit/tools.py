@@ -22,14 +22,17 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import Token
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from vestige.emit import context, tool_attribution
 from vestige.emit.no_op import NULL_SPAN, NullLogger
-from vestige.emit.span import Span
+from vestige.emit.span import OpeningDetails, Span
 from vestige.emit.tracing import recorded
 from vestige.record.coercion import clean_name
 from vestige.record.types import Link
+
+if TYPE_CHECKING:
+    from typing import Self
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -116,7 +119,7 @@ def _tool(function: Callable[..., Any], name: str | None, capture: bool) -> Any:
 
     def open_span(args: Any, kwargs: Any) -> Span:
         arguments = _arguments(signature, args, kwargs)
-        return open_tool(context.SPAN.get(), label, arguments, capture=capture)
+        return open_tool(context.current(), label, arguments, capture=capture)
 
     def finish(span: Span, result: Any) -> None:
         span.end(body=result if capture else None)
@@ -131,10 +134,11 @@ def open_tool(
     tool_call_id: str | None = None,
     *,
     capture: bool = True,
+    type: str = "tool",
 ) -> Span:
     """Open a tool span inside `parent` or the process's run, linked to the model call."""
     if parent is not None and parent.muted:
-        return parent.child(name, "tool")
+        return parent.child(name, type)
     if parent is None:
         logger = context.default().logger(COMPONENT)
         if isinstance(logger, NullLogger):
@@ -152,10 +156,19 @@ def open_tool(
     attributes, request = _find_request(run_id, name, arguments, tool_call_id)
     links = None if request is None else [Link(request.span_id, None, REASON)]
     body = arguments if capture else None
-    span = Span(emitter, run_id, parent_id, component, name, "tool", attributes, body, links)
+    span = Span(emitter, run_id, parent_id, component, name, type, attributes, body, links)
     if call is not None and tool_call_id is not None and tool_call_id == call.id:
         call.span = span
     return span
+
+
+def describe_request(
+    run_id: str, name: str, arguments: Any, tool_call_id: str | None
+) -> OpeningDetails:
+    """Return the attributes and the link of a tool span whose arguments were not known before."""
+    attributes, request = _find_request(run_id, name, arguments, tool_call_id)
+    links = None if request is None else [Link(request.span_id, None, REASON)]
+    return OpeningDetails(attributes, links)
 
 
 def _find_request(

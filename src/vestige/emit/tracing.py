@@ -64,9 +64,9 @@ def _traced(function: Callable[..., Any], name: str | None, type: str, capture: 
 
     def open_span(args: Any, kwargs: Any) -> Span:
         body = _arguments(function, args, kwargs) if capture else None
-        parent = context.SPAN.get()
+        parent = context.current()
         if parent is None:
-            return context.default().run(label, body=body)
+            return context.default().root_span(label, type, body=body)
         return parent.child(label, type, body=body)
 
     def finish(span: Span, result: Any) -> None:

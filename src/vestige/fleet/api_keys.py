@@ -169,7 +169,8 @@ class Keys:
             if len(found) > 1:
                 ids = [key.id for key in found]
                 raise AmbiguousIdError(
-                    f"{id_or_name}: {len(found)} keys have this name ({', '.join(ids)}). Pass an id.",
+                    f"{id_or_name}: {len(found)} keys have this name ({', '.join(ids)}). Pass an "
+                    f"id.",
                     ids,
                 )
             if not found and id_or_name.startswith(PREFIX):

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from vestige.errors import ParcelError, ParcelTooLargeError
 from vestige.limits import MIB, PARCEL_FRAMES_MAX, PARCEL_MAX, PARCEL_PACKED_MAX
-from vestige.store.sqlite.bodies.compression import FrameDecompressor
-from vestige.store.sqlite.bodies.compression import compress_frame as pack
+from vestige.store.compression import FrameDecompressor
+from vestige.store.compression import compress_frame as pack
 
 ENCODINGS = ("zstd", "gzip", "identity")
 """Values of `Content-Encoding`."""

@@ -20,7 +20,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,16 @@ class Shipment:
 
     def read_spill(self, writer: str, seq: int, info: BodyInfo) -> bytes | None:
         return self.bodies.get((writer, seq))
+
+    def rename_writers(self, renamed: Mapping[str, str]) -> None:
+        """Follow records that were stored under other writers."""
+        if renamed:
+            self.bodies = {
+                (renamed.get(writer, writer), seq): body
+                for (writer, seq), body in self.bodies.items()
+            }
+            for end in self.ends:
+                end.writer = renamed.get(end.writer, end.writer)
 
 
 # --- sending ----------------------------------------------------------------------------------

@@ -21,6 +21,13 @@ NAMES: Final[tuple[str, ...]] = (
     "artifacts",
     "openwop",
     "otlp",
+    "atif",
+    "inspect_logs",
+    "claude_code",
+    "codex",
+    "gemini_cli",
+    "opencode",
+    "messages",
 )
 """Modules and packages of this folder, in the order in which they are tried on a path."""
 

@@ -10,16 +10,21 @@ with replace_file(path) as file:                           # over an existing fi
 from __future__ import annotations
 
 import os
-import tempfile
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from vestige._runtime.clock import random_bytes
+from vestige._runtime.file_locks import is_held, try_lock
 from vestige.errors import UsageError
 
 PART: Final = ".part"
 """How the name of a file ends that is being written."""
+
+_PARTIAL_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]+\.part")
+"""The rest of such a name, after the name of its target."""
 
 
 def resolve_target(target: Path, name: str) -> Path:
@@ -37,31 +42,62 @@ def resolve_target(target: Path, name: str) -> Path:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a temporary file that becomes `path` once it is complete and on the disk.
-
-    Until then the file has no name, so a kill leaves nothing behind. Where the system does not
-    support that, it has a hidden name that ends in PART.
-    """
-    fd, partial = _open_unnamed(path.parent), None
-    if fd is None:
-        fd, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
-        partial = Path(name)
+    """Yield a temporary file that becomes `path` once it is complete and on the disk."""
+    _remove_abandoned(path)
+    fd, partial = _open_temporary(path)
     try:
         with os.fdopen(fd, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
             if partial is None:
-                partial = path.parent / f".{path.name[:100]}.{os.getpid()}-{fd}{PART}"
-                partial.unlink(missing_ok=True)
+                partial = _partial_path(path)
                 _give_name(fd, partial)
-        os.replace(partial, path)
+            os.replace(partial, path)  # while the lock is held, or another writer would remove it
     except BaseException as error:
         if partial is not None:
             partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # a full disk does not say where
         raise
+
+
+@contextmanager
+def create_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a temporary file that becomes `path` at the end. Raise UsageError if it cannot."""
+    partial = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path)
+        fd, partial = _open_temporary(path)
+        with os.fdopen(fd, "w+b") as file:
+            yield file
+            file.flush()
+            # Unlike a rename, a link never replaces an existing file.
+            if partial is None:
+                _give_name(fd, path)
+            else:
+                os.link(partial, path)
+    except FileExistsError:
+        raise UsageError(f"{path}: already exists. Choose another target.") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}).") from None
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+def _open_temporary(path: Path) -> tuple[int, Path | None]:
+    """Open a private file beside `path` and lock it. Return its path if it has a name.
+
+    It has none where the system supports that, so a kill leaves nothing behind.
+    """
+    fd, partial = _open_unnamed(path.parent), None
+    if fd is None:
+        partial = _partial_path(path)
+        fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try_lock(fd)
+    return fd, partial
 
 
 def _open_unnamed(folder: Path) -> int | None:
@@ -84,20 +120,21 @@ def _give_name(fd: int, path: Path) -> None:
         os.close(folder)
 
 
-@contextmanager
-def create_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a temporary file that becomes `path` at the end. Raise UsageError if it cannot."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+def _partial_path(path: Path) -> Path:
+    return path.with_name(f"{_partial_prefix(path)}{os.getpid()}-{random_bytes(4).hex()}{PART}")
+
+
+def _partial_prefix(path: Path) -> str:
+    return f".{path.name[:100]}."
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the temporary files of killed writers of the same path: those without a lock."""
+    prefix = _partial_prefix(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Exports are private to their owner, as the store and its journals are.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(partial, flags, 0o600), "wb") as file:
-            yield file
-        os.link(partial, path)  # unlike a rename, a link never replaces an existing file
-    except FileExistsError:
-        raise UsageError(f"{path}: already exists. Choose another target.") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written ({error.strerror}).") from None
-    finally:
-        partial.unlink(missing_ok=True)
+        names = [name for name in os.listdir(path.parent) if name.startswith(prefix)]
+    except OSError:
+        return
+    for name in names:
+        if _PARTIAL_NAME.fullmatch(name[len(prefix) :]) and not is_held(path.with_name(name)):
+            path.with_name(name).unlink(missing_ok=True)

@@ -21,9 +21,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-import msgspec
-
 from vestige import limits
+from vestige._runtime.structs import msgspec
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LogInfo, Run
 from vestige.record.types import Attributes, KnownRecord
@@ -81,8 +80,6 @@ class Source(msgspec.Struct):
     """Complete when the records are."""
     mergeable: bool = False
     """A stored run with this id came from the same kind of source, so new records are added."""
-    forkable: bool = False
-    """Reading has no side effects but the records, so a forked process can do it."""
     separate_copy: Source | None = None
     """The same content under another run id, for a store that recorded the run itself."""
 

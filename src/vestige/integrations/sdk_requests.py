@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from vestige.emit import context, tool_attribution
 from vestige.emit.span import Span
+from vestige.integrations.faults import record_fault
 from vestige.limits import BODY_NODES_MAX, NESTING_MAX
 
 Client = TypeVar("Client")
@@ -68,7 +69,7 @@ def uninstrument(client: Client) -> Client:
                 _unwrap(resource, _METHODS)
         _unwrap(client, _COPIES)
     except Exception as error:  # noqa: BLE001  # a client of any kind
-        _fault("uninstrument", error)
+        record_fault("uninstrument", error)
     return client
 
 
@@ -97,7 +98,7 @@ def _instrument(client: Client, provider: str) -> Client:
             if callable(original):
                 _wrap(client, name, original, _copy_wrapper(original, provider))
     except Exception as error:  # noqa: BLE001  # a client of any kind
-        _fault(f"instrument_{provider}", error)
+        record_fault(f"instrument_{provider}", error)
     return client
 
 
@@ -191,7 +192,7 @@ def _record_stream(manager: Any, open_step: OpenStep) -> Any:
         else:
             vars(manager)[name] = functools.partial(_record_call, request, open_step)
     except Exception as error:  # noqa: BLE001  # an unknown helper works, but is not recorded
-        _fault("stream helper", error)
+        record_fault("stream helper", error)
     return manager
 
 
@@ -201,7 +202,7 @@ def _record_stream(manager: Any, open_step: OpenStep) -> Any:
 def _open_step(provider: str, name: str, args: Any, kwargs: Mapping[str, Any]) -> Span | None:
     """Open the step of a call; None if the call is not to be recorded."""
     try:
-        parent = context.SPAN.get()
+        parent = context.current()
         if parent is not None and (parent.muted or parent.id in _open_steps):
             return None
         attributes, body = _split_arguments(args, kwargs)
@@ -213,7 +214,7 @@ def _open_step(provider: str, name: str, args: Any, kwargs: Mapping[str, Any]) -
         _open_steps.add(step.id)
         return step
     except Exception as error:  # noqa: BLE001  # reading arguments may run the program's code
-        _fault("before body", error)
+        record_fault("before body", error)
         return None
 
 
@@ -264,7 +265,7 @@ def _register_tool_calls(step: Span, result: Any) -> None:
             if not tool_attribution.was_requested_within(step, call_id):
                 tool_attribution.remember(step.run_id, call_id, name, arguments, step)
     except Exception as error:  # noqa: BLE001  # the SDK may return any object
-        _fault("tool calls of an answer", error)
+        record_fault("tool calls of an answer", error)
 
 
 def _iter_tool_calls(result: Any) -> Iterator[tuple[str, str, Any]]:
@@ -279,12 +280,3 @@ def _iter_tool_calls(result: Any) -> Iterator[tuple[str, str, Any]]:
     for block in getattr(result, "content", None) or ():
         if getattr(block, "type", None) == "tool_use":
             yield block.id, block.name, block.input
-
-
-def _fault(operation: str, error: Exception) -> None:
-    try:
-        emitter = getattr(context.SPAN.get() or context.default(), "_emitter", None)
-        if emitter is not None:
-            emitter.fault(f"{operation}: {type(error).__name__}")
-    except Exception:  # noqa: BLE001  # no recorder to count it
-        pass

@@ -11,9 +11,10 @@ Rotation points the same file descriptor at the next file (`dup2`), so a thread 
 write never has a stale one. The lock of a generation is free exactly when no thread can write to
 it any more, which is how a reader knows that it is finished.
 
-When writing fails (disk full, read-only, home deleted), the line is dropped and counted, and the
-next `check` opens a new file. A line that was written only in part is ended with a newline, so that
-the next line starts clean.
+When writing fails (disk full, read-only), the line waits in memory, and `check` tries again
+(backlog.py). A small reserve on the disk is released at the end, for the last records and the
+report of what was dropped. If the file is deleted, the next `check` opens a new one. A line that
+was written only in part is ended with a newline, so that the next line starts clean.
 
 System calls bypass the replacements of tests (_runtime/syscalls.py).
 """
@@ -33,8 +34,15 @@ from vestige._runtime import file_locks
 from vestige._runtime.owned_file import OPEN_FLAGS, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.home import Home
+from vestige.journal.backlog import Backlog, Loss
 from vestige.journal.flush_thread import FlushThread
-from vestige.limits import JOURNAL_ROTATE_BYTES, JOURNAL_TOTAL_MAX
+from vestige.limits import (
+    BACKLOG_LAST_MAX,
+    BACKLOG_MAX,
+    JOURNAL_RESERVE_BYTES,
+    JOURNAL_ROTATE_BYTES,
+    JOURNAL_TOTAL_MAX,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +55,7 @@ class JournalWriter:
     """The journal of one process.
 
     `on_check` is called about once a second, off the hot path. `on_lost` is called when the program
-    has closed our descriptors.
+    has closed our descriptors, `on_deleted` when the file was deleted and a new one is open.
     """
 
     def __init__(
@@ -58,12 +66,13 @@ class JournalWriter:
         fsync: Fsync = "periodic",
         rotate_bytes: int = JOURNAL_ROTATE_BYTES,
         total_max: int = JOURNAL_TOTAL_MAX,
+        backlog_max: int = BACKLOG_MAX,
         on_check: Callable[[], None] = lambda: None,
         on_lost: Callable[[], None] = lambda: None,
+        on_deleted: Callable[[], None] = lambda: None,
     ) -> None:
         self.home = home
         self.writer = writer
-        self.dropped = 0
         self.written_bytes = 0
         """Bytes written to this generation."""
         self.last_error: OSError | None = None
@@ -71,18 +80,28 @@ class JournalWriter:
         self._fsync = fsync
         self._rotate_bytes = rotate_bytes
         self._total_max = total_max
-        self._on_check, self._on_lost = on_check, on_lost
+        self._on_check, self._on_lost, self._on_deleted = on_check, on_lost, on_deleted
         self._generation = 0
         self._file = OwnFile()
         self._synced_bytes = 0
         self._maintain_at = 0
-        self._losses: Counter[str] = Counter()
+        self._backlog_max = backlog_max
+        """0: a line that cannot be written is dropped at once, and no space is reserved."""
+        self._backlog = Backlog(backlog_max)
+        self._warned = False
+        self._is_ending = False
         # Reentrant: a signal handler may write while this thread holds the lock.
         self._lock = threading.RLock()
         self._closed = False
         self._flush_thread: FlushThread | None = None
         with self._lock:
             self._open_next()
+            self._make_reserve()
+
+    @property
+    def dropped(self) -> int:
+        """Records that are not written: dropped, or waiting until writing works again."""
+        return self._backlog.dropped + self._backlog.waiting
 
     # --- the hot path -------------------------------------------------------------------
 
@@ -119,13 +138,12 @@ class JournalWriter:
     def _write_slowly(self, line: bytes, error: OSError | None = None) -> bool:
         """Write when the fast comparison fails: the file cannot be marked, or is not ours."""
         if self._file.is_ours() and error is not None:
-            return self._drop(error)
+            return self._hold_back(line, error)
         self._open_lost()
-        try:
-            if self._file.append(line) != len(line):
-                return self._finish(line)
-        except OSError as failed:
-            return self._drop(failed if error is None or self._file.fd >= 0 else error)
+        failed = self._append(line)
+        if failed is not None:
+            has_file = error is None or self._file.fd >= 0
+            return self._hold_back(line, failed if has_file else error or failed)
         self.written_bytes += len(line)
         if self.written_bytes >= self._maintain_at:
             self._maintain()
@@ -142,64 +160,88 @@ class JournalWriter:
         self._on_lost()
 
     def _finish(self, line: bytes) -> bool:
-        """End a line that was written in part, then write the complete line again."""
+        """Write a line again that was written in part."""
+        error = self._append(b"\n" + line)
+        return True if error is None else self._hold_back(line, error)
+
+    def _append(self, line: bytes) -> OSError | None:
+        """Append a complete line. Return the error; a part that was written is ended."""
         try:
-            if self._file.append(b"\n" + line) == len(line) + 1:
-                return True
+            if self._file.append(line) == len(line):
+                return None
             self._file.append(b"\n")
         except OSError as error:
-            return self._drop(error)
-        return self._drop(OSError("short write"))
+            return error
+        return OSError("short write")
 
-    def _drop(self, error: OSError) -> bool:
+    def _hold_back(self, line: bytes, error: OSError) -> bool:
+        """Let a line wait until writing works again."""
         if self._file.fd < 0 and self._closed:
-            self.dropped += 1
+            self._backlog.dropped += 1
             return False  # A record after `close` is late. The file has no error.
         if self._file.fd < 0 and self.last_error is not None:
             error = self.last_error  # the reason why no file is open
         self.last_error = error
         with self._lock:
-            self.dropped += 1
-            self._losses[f"records dropped: {error.strerror or error}"] += 1
-            first = self.dropped == 1
+            self._backlog.add(line, error.strerror or str(error))
+            first, self._warned = not self._warned, True
         if first:
             self._warn(error)
         if self._flush_thread is None:
             self._start_flush_thread()
         return False
 
+    def _write_backlog(self) -> None:
+        """Write the lines that wait."""
+        if self._backlog.waiting and self._file.fd >= 0:
+            with self._lock:
+                error = self._backlog.write_out(self._append)
+            self.last_error = error or self.last_error
+
     def _warn(self, error: OSError) -> None:
         """Print one warning for the person who runs the program."""
         try:
             sys.stderr.write(
-                f"vestige: {self.path}: cannot write ({error}). Records are dropped and counted; "
-                "recording goes on by itself once writing works.\n"
+                f"vestige: {self.path}: cannot write ({error}). Recording continues once writing"
+                " works; records that are dropped meanwhile are counted.\n"
             )
         except Exception:  # noqa: BLE001  # stderr may be closed or replaced
             pass
 
-    def take_losses(self) -> Counter[str]:
-        """Return and reset the losses by reason, once there is a file to report them in."""
-        if self._file.fd < 0:
-            return Counter()
+    def take_losses(self) -> Counter[Loss]:
+        """Return and reset the losses, once writing works, so that they can be reported."""
         with self._lock:
-            losses, self._losses = self._losses, Counter()
+            if self._file.fd < 0 or (self._backlog.waiting and not self._is_ending):
+                return Counter()
+            losses, self._backlog.losses = self._backlog.losses, Counter()
         return losses
-
-    def return_losses(self, reason: str, count: int) -> None:
-        """Undo `take_losses` for a report that could not be written."""
-        with self._lock:
-            self._losses[reason] += count
 
     def check(self) -> None:
         """Sync, and recover after a failed write. Called off the hot path."""
         self._open_lost()
         if self._file.fd < 0 or self._is_deleted():
+            had_file, generation = self._file.fd >= 0, self._generation
             with self._lock:
                 self._open_next()
+                self._make_reserve()
+            if had_file and self._generation > generation:
+                self._on_deleted()
         elif self._fsync == "periodic" and self._synced_bytes != self.written_bytes:
             self._synced_bytes = self.written_bytes
             self._sync()
+        self._write_backlog()
+
+    def prepare_end(self) -> None:
+        """Make room for the last records, which the program writes before it closes the journal.
+
+        If the disk is still full, only the newest of the waiting lines are kept.
+        """
+        self.check()
+        self._is_ending = True
+        if self._backlog.waiting:
+            with self._lock:
+                self._backlog.trim(BACKLOG_LAST_MAX)
+            self._release_reserve()
 
     def _sync(self) -> None:
         try:
@@ -273,7 +315,24 @@ class JournalWriter:
                 total -= size
                 lost += size
         if lost:
-            self._losses["bytes of old journals deleted: over the total bound"] += lost
+            reason = "bytes of old journals deleted: over the total bound"
+            self._backlog.losses[Loss(reason)] += lost
+
+    def _make_reserve(self) -> None:
+        """Allocate a little space that is released when the disk is full at the end."""
+        if self._file.fd < 0 or not self._backlog_max:
+            return
+        with suppress(OSError):
+            path = str(self.home.reserve_file(self.writer))
+            fd = system.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                system.write(fd, b"." * JOURNAL_RESERVE_BYTES)
+            finally:
+                system.close(fd)
+
+    def _release_reserve(self) -> None:
+        with suppress(OSError):
+            system.unlink(str(self.home.reserve_file(self.writer)))
 
     # --- the flush thread ---------------------------------------------------------------
 
@@ -308,17 +367,19 @@ class JournalWriter:
         self.check()
         with self._lock:
             self._file.close()
+        self._release_reserve()
 
     def restart(self, writer: str) -> None:
         """Begin a new journal in a forked child: the file and its thread are the parent's."""
         self._file.close()
         self.writer = writer
-        self.dropped = self.written_bytes = self._maintain_at = self._generation = 0
-        self._losses = Counter()
+        self.written_bytes = self._maintain_at = self._generation = 0
+        self._backlog, self._warned, self._is_ending = Backlog(self._backlog_max), False, False
         # A thread that does not exist in the child may have held the lock.
         self._lock, self._closed, self._flush_thread = threading.RLock(), False, None
         with self._lock:
             self._open_next()
+            self._make_reserve()
 
     @property
     def path(self) -> Path:

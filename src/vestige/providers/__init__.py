@@ -1,1 +1,1 @@
-"""How providers speak. Pure."""
+"""Requests and responses of model providers. Pure."""

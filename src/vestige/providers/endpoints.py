@@ -1,44 +1,61 @@
-"""Which HTTP calls are model calls, and whose: by method, host and path alone.
+"""Find the model API that an HTTP call uses, from its method, host and path alone.
 
     find_endpoint("POST", "api.openai.com", "/v1/chat/completions")     # openai, chat.completions
     find_endpoint("POST", "127.0.0.1", "/v1/messages")                  # anthropic, messages
-    find_endpoint("POST", "example.com", "/orders")                     # None: ask the body
+    find_endpoint("POST", "example.com", "/orders")                     # None: look at the body
 
-The path says which API is spoken, the host whose service it is. Many servers speak another
-one's API (vLLM, Ollama, LiteLLM, OpenRouter, Azure), so a path counts on any host.
+The path names the API, the host names the owner of the service. Many servers implement another
+provider's API (vLLM, Ollama, LiteLLM, OpenRouter, Azure), so a path counts on any host.
 
-Elsewhere: requests known by the shape of their body in providers/parsing.py.
+See also providers/parsing.py, which recognises requests by the shape of their body.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 from urllib.parse import unquote
 
-import msgspec
+from vestige._runtime.regular_expressions import re
+from vestige._runtime.structs import msgspec
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
-    """What is spoken at a URL."""
+    """The API that a URL serves."""
 
     provider: str
-    """Whose service: `openai`, `anthropic`, `gemini`, `azure`, `openrouter`, `ollama`, ..."""
+    """Owner of the service: `openai`, `anthropic`, `gemini`, `azure`, `bedrock`, `cohere`, ..."""
     api: str
-    """`chat.completions`, `responses`, `messages`, `generateContent`, ...; OTHER: no model call."""
+    """`chat.completions`, `responses`, `messages`, `embeddings`, ...; OTHER: not a model call."""
     model: str | None = None
-    """Where the path names it."""
+    """The model, if the path names it."""
 
     @property
     def is_model_call(self) -> bool:
         return self.api != OTHER
 
+    @property
+    def span_type(self) -> str:
+        """The type of the span: `llm`, or what else the model produces or reads."""
+        if self.api == OTHER:
+            return "http"
+        return _SPAN_TYPES.get(self.api, "llm")
+
 
 OTHER: Final = "other"
-"""A provider's endpoint that is no model call: files, embeddings, counting tokens."""
+"""A provider's endpoint that does not call a model: files, batches, token counts."""
+
+_SPAN_TYPES: Final = {
+    "embeddings": "embedding",
+    "images": "image",
+    "speech": "speech",
+    "transcriptions": "transcription",
+    "moderations": "moderation",
+    "rerank": "rerank",
+}
+"""Calls that have no messages. All others are of type `llm`."""
 
 _HOSTS: Final = (
-    # The end of a host's name; the first that fits.
+    # The end of a host's name. The first match counts.
     ("openai.azure.com", "azure"),
     ("services.ai.azure.com", "azure"),
     ("cognitiveservices.azure.com", "azure"),
@@ -47,6 +64,14 @@ _HOSTS: Final = (
     ("generativelanguage.googleapis.com", "gemini"),
     ("aiplatform.googleapis.com", "vertex"),
     ("amazonaws.com", "bedrock"),
+    ("api.cohere.com", "cohere"),
+    ("api.cohere.ai", "cohere"),
+    ("router.huggingface.co", "huggingface"),
+    ("api-inference.huggingface.co", "huggingface"),
+    ("endpoints.huggingface.cloud", "huggingface"),
+    ("api.cerebras.ai", "cerebras"),
+    ("api.perplexity.ai", "perplexity"),
+    ("api.voyageai.com", "voyage"),
     ("openrouter.ai", "openrouter"),
     ("api.mistral.ai", "mistral"),
     ("api.groq.com", "groq"),
@@ -59,24 +84,36 @@ _HOSTS: Final = (
 _PATHS: Final = tuple(
     (re.compile(expression), provider, api)
     for expression, provider, api in (
-        # Never anything else, also below `/models` (Azure).
+        # Unambiguous, also below `/models` (Azure).
         (r"/deployments/(?P<model>[^/]+)/chat/completions$", "azure", "chat.completions"),
         (r"/chat/completions$", "openai", "chat.completions"),
-        # What looks like a model call and is none.
+        # Calls of models that have no messages.
+        (r"/deployments/(?P<model>[^/]+)/embeddings$", "azure", "embeddings"),
+        (r"/(?:v\d+\w*|openai|inference)/embeddings$", "openai", "embeddings"),
+        (r"/v[12]/embed$", "cohere", "embeddings"),
+        (r"/models/(?P<model>[^/:]+):(?:batchE|e)mbedContents?$", "gemini", "embeddings"),
+        (r"/models/(?P<model>.+)/pipeline/feature-extraction$", "huggingface", "embeddings"),
+        (r"/api/(?:embed|embeddings)$", "ollama", "embeddings"),
+        (r"/model/(?P<model>[^/]*embed[^/]*)/invoke$", "bedrock", "embeddings"),
+        (r"/images/(?:generations|edits|variations)$", "openai", "images"),
+        (r"/models/(?P<model>imagen[^/:]*):predict$", "gemini", "images"),
+        (r"/model/(?P<model>[^/]*(?:image|canvas|stability)[^/]*)/invoke$", "bedrock", "images"),
+        (r"/audio/speech$", "openai", "speech"),
+        (r"/audio/(?:transcriptions|translations)$", "openai", "transcriptions"),
+        (r"/v\d+/moderations$", "openai", "moderations"),
+        (r"/v\d+/rerank$", "cohere", "rerank"),
+        # Paths that look like a model call and are not.
         (r"/messages/(?:count_tokens|batches)\b", "anthropic", OTHER),
         (r"/models/count-tokens:rawPredict$", "anthropic", OTHER),
         (r"/responses/(?:[^/]+/?(?:cancel|input_items)?|input_tokens)$", "openai", OTHER),
+        (r":(?:countTokens|batchGenerateContent|predict)$", "gemini", OTHER),
         (
-            r":(?:countTokens|embedContent|batchEmbedContents|batchGenerateContent|predict)$",
-            "gemini",
-            OTHER,
-        ),
-        (
-            r"/(?:embeddings|moderations|models|files|images|audio|batches|fine_tuning|vector_stores)(?:$|/[^:]*$)",
+            r"/(?:embeddings|moderations|models|files|images|audio|batches|fine_tuning"
+            r"|vector_stores)(?:$|/[^:]*$)",
             "openai",
             OTHER,
         ),
-        (r"/api/(?:tags|show|embed|embeddings|pull|ps|version)$", "ollama", OTHER),
+        (r"/api/(?:tags|show|pull|ps|version)$", "ollama", OTHER),
         # Model calls.
         (r"/v\d+(?:beta\w*)?/responses$|/openai/(?:v1/)?responses$", "openai", "responses"),
         (r"/models/(?P<model>[^/:]+):(?:streamRawPredict|rawPredict)$", "anthropic", "messages"),
@@ -87,31 +124,51 @@ _PATHS: Final = tuple(
             "generateContent",
         ),
         (
-            r"/model/(?P<model>[^/]+)/(?P<api>invoke|invoke-with-response-stream|converse|converse-stream)$",
+            r"/model/(?P<model>.+)/"
+            r"(?P<api>invoke|invoke-with-response-stream|converse|converse-stream)$",
             "bedrock",
             "invoke",
         ),
+        (r"/v2/chat$", "cohere", "chat"),
         (r"/api/(?P<api>chat|generate)$", "ollama", "chat"),
+        (r"/v\d+/(?:fim|agents)/completions$", "mistral", "completions"),
         (r"/v\d+/completions$", "openai", "completions"),
+        (r"/generate(?:_stream)?$", "huggingface", "generate"),
     )
 )
+
+_AMBIGUOUS: Final = frozenset(
+    {
+        ("ollama", "chat"),
+        ("ollama", "embeddings"),
+        ("cohere", "chat"),
+        ("huggingface", "generate"),
+    }
+)
+"""APIs whose paths are common words. On an unknown host the body has to confirm the call."""
 
 _OLLAMA_PORT: Final = ":11434"
 
 
-def find_endpoint(method: str, host: str, path: str) -> Endpoint | None:
-    """The endpoint; nothing if only the body can tell. `host` may carry a port."""
+def find_endpoint(
+    method: str, host: str, path: str, *, is_request: bool = False
+) -> Endpoint | None:
+    """Return the endpoint. None: only the body can tell. `host` may have a port.
+
+    `is_request`: the body is known to be a model request.
+    """
     if method.upper() != "POST":
         return Endpoint("", OTHER)
-    owner = _owner(host)
+    owner = provider_of(host)
     for expression, provider, api in _PATHS:
         found = expression.search(path)
         if found is None:
             continue
-        if provider == "ollama" and api != OTHER and not host.endswith(_OLLAMA_PORT):
-            return None
-        if api == OTHER and owner is None and provider != "anthropic":
-            return None  # `/files` on somebody's own server says nothing
+        if owner is None and not is_request:
+            if (provider, api) in _AMBIGUOUS:
+                return None
+            if api == OTHER and provider != "anthropic":
+                return None  # `/files` on an unknown server means nothing
         groups = found.groupdict()
         model = groups.get("model")
         return Endpoint(
@@ -121,11 +178,7 @@ def find_endpoint(method: str, host: str, path: str) -> Endpoint | None:
 
 
 def provider_of(host: str) -> str | None:
-    """Whose host it is, if it is known."""
-    return _owner(host)
-
-
-def _owner(host: str) -> str | None:
+    """Return the owner of a host, if it is known."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     name = name.lower()
     for ending, provider in _HOSTS:

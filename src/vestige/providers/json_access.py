@@ -1,4 +1,4 @@
-"""Take from foreign JSON what is there, and nothing from what is not.
+"""Read typed values from foreign JSON, with a default for anything unexpected.
 
 Providers, proxies and hand-written servers differ in small ways, and a recording may be cut:
 no reader of this folder may fail on a value of the wrong type.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from vestige._runtime.structs import msgspec
 
 QUOTE_MAX = 60
 """Characters of a value that a sentence quotes."""

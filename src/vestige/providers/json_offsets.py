@@ -1,4 +1,4 @@
-"""Where the parts of a request body stand, in bytes.
+"""Byte offsets of the parts of a request body.
 
 JSON decoders forget offsets. msgspec.Raw keeps the bytes of a value, and between two values there
 is only a comma, a key and blanks: so a walk over the text, one value after the other, is exact.
@@ -9,11 +9,10 @@ Elsewhere: providers/message_split.py walks in the same way to cut bodies for th
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-import msgspec
-
+from vestige._runtime.regular_expressions import re
+from vestige._runtime.structs import msgspec
 from vestige.providers.models import PromptPart
 
 Span = tuple[int, int]
@@ -24,7 +23,7 @@ MARKER = "cache_control"
 
 MARKED = frozenset({"content", "function"})
 """Members of a message or tool that may hold marked blocks. Never arguments or schemas: there,
-`cache_control` is somebody's data."""
+`cache_control` is the program's data."""
 
 DEPTH_MAX = 8
 """message, content, block, content of a tool result, block."""
@@ -53,10 +52,10 @@ class Marker(NamedTuple):
     """One `cache_control`."""
 
     cut: Span
-    """What to leave out so that the object is as it would be without it."""
+    """The bytes to remove, so that the object is as it would be without the marker."""
     value: Span
     end: int
-    """Where the marked object ends: the breakpoint."""
+    """The end of the marked object: the breakpoint."""
 
 
 class Layout:
@@ -69,7 +68,7 @@ class Layout:
         self.members = {m.key: (m.begin, m.end) for m in find_members(body, *self.root)}
 
     def span(self, *path: str) -> Span:
-        """Where the member stands."""
+        """Return the offsets of the member."""
         span = self.members.get(path[0], UNKNOWN)
         for key in path[1:]:
             inner = {m.key: (m.begin, m.end) for m in find_members(self.body, *span)}
@@ -77,12 +76,12 @@ class Layout:
         return span
 
     def items(self, key: str, count: int) -> list[Span]:
-        """Where the elements of a member stand; unknown if there are not `count`."""
+        """Return the offsets of a member's elements; UNKNOWN if there are not `count`."""
         spans = find_elements(self.body, *self.span(key))
         return spans if len(spans) == count else [UNKNOWN] * count
 
     def marked(self) -> bool:
-        """Whether the request as a whole asks for caching (`cache_control` beside `messages`)."""
+        """Return whether `cache_control` is set for the request, beside `messages`."""
         begin, end = self.members.get(MARKER, UNKNOWN)
         return end > begin and self.body[begin:end] != b"null"
 
@@ -94,7 +93,7 @@ class Layout:
 
 
 def find_breakpoints(body: bytes, prompt: list[PromptPart]) -> list[int]:
-    """Where the cacheable prefixes end, in the order of the prompt."""
+    """Return the ends of the cacheable prefixes, in the order of the prompt."""
     if MARKER.encode() not in body:
         return []
     return [
@@ -126,7 +125,7 @@ def find_markers(body: bytes, begin: int, end: int, depth: int = 0) -> list[Mark
 
 
 def find_elements(text: bytes, begin: int, end: int) -> list[Span]:
-    """The elements of the array at [begin:end]; none if there is no array."""
+    """Return the offsets of the elements of the array at [begin:end]; empty for other values."""
     if text[begin : begin + 1] != b"[":
         return []
     try:
@@ -143,19 +142,19 @@ def find_elements(text: bytes, begin: int, end: int) -> list[Span]:
 
 
 def find_members(text: bytes, begin: int, end: int) -> list[Member]:
-    """The members of the object at [begin:end]; none if there is no object, or a key comes twice."""
+    """Return the members of the object at [begin:end]; empty if a key is repeated."""
     if text[begin : begin + 1] != b"{":
         return []
     try:
         raws = _OBJECT.decode(memoryview(text)[begin:end])
-    except (ValueError, RecursionError):  # as above
+    except (ValueError, RecursionError):  # from msgspec: not JSON, not UTF-8, too deep
         return []
     members = []
     at = begin + 1
     for key, raw in raws.items():
         key_begin = _skip(_TO_ELEMENT, text, at)
         at = _skip(_TO_VALUE, text, key_begin)
-        # The decoder keeps one value of a repeated key: then the walk meets another than it expects.
+        # The decoder returns one value of a repeated key, so the text has another value here.
         if not text.startswith(raw, at):
             return []
         members.append(Member(key, key_begin, at, at + len(raw)))

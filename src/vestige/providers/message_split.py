@@ -1,74 +1,72 @@
-"""Cut a body where its messages begin and end, so that each is stored once.
+"""Split a body at the boundaries of its messages, so that each message is stored once.
 
-An LLM request resends its whole history. Cut at the right places, the request
+An LLM request resends the complete history. Split at message boundaries, the request
 of the next turn has the same pieces, then a few new ones, then the same end:
 
     {"model":"m","messages":[{…first…} │ ,{…second…} │ ]}
     {"model":"m","messages":[{…first…} │ ,{…second…} │ ,{…third…} │ ]}
 
-The one hard fact: this only ever chooses offsets. Pieces are slices from one
-offset to the next, so they rebuild the text byte for byte, whatever it is; a
-bad offset costs space, never a byte. A comma belongs to the message after it,
-and the end of the array never to the last message: so the pieces of an older
-turn stay as they are.
+This module only chooses offsets. Pieces are slices between two offsets, so they always
+rebuild the exact text; a bad offset costs space, never a byte. A comma belongs to the
+message after it, and the end of the array never belongs to the last message, so the
+pieces of an earlier turn stay the same.
 
 Five rules, and everything else stays in one piece:
 
-- a message (an element of `messages`, `input`, `contents` or `system`, or of an
-  array whose first element has a role) is a piece; tiny ones wait for the next;
-- elements of other arrays of objects go together until they are some KiB: they
-  seldom come back, and short pieces compress badly;
-- the items of a session's slices are messages too: a snapshot repeats the one before it;
+- a message (an element of `messages`, `input`, `contents` or `system`, or of an array
+  whose first element has a role) is a piece; tiny messages are joined with the next;
+- elements of other arrays of objects are grouped into pieces of a few KiB: they are
+  rarely repeated, and short pieces compress badly;
+- the items of a session's slices are messages too: a snapshot repeats the previous one;
 - a large member (the tools, a system prompt) is a piece with its key;
-- a large string in a message (a tool result, an image) is a piece: it stays the
-  same when its message gets another id or loses its cache marker.
+- a large string in a message (a tool result, an image) is a piece: it stays the same
+  if its message gets another id or loses its cache marker.
 
-Elsewhere: store/sqlite/bodies/body_store.py keeps the pieces.
+store/sqlite/bodies/body_store.py stores the pieces.
 """
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
-import msgspec
-
+from vestige._runtime.regular_expressions import re
+from vestige._runtime.structs import msgspec
 from vestige.limits import KIB, MIB, PIECE_MIN, PIECES_MAX
 
 TEXT_MIN = 4 * PIECE_MIN
-"""A shorter body is one piece: cutting it costs more rows than it can save."""
+"""A shorter body is one piece: splitting it costs more rows than it can save."""
 
 MEMBER_MIN = KIB
-"""A member of this size is a piece of its own: the tools outlive a change of temperature."""
+"""A member of this size is its own piece: the tools stay the same if the temperature changes."""
 
 STRING_MIN = 4 * KIB
-"""So is a string of this size in a message; for a smaller one, two more rows are too dear."""
+"""A string of this size in a message is its own piece. A smaller one is not worth two rows."""
 
 ROWS_MIN = 4 * KIB
-"""Elements that are no messages go together until they are this long: zstd needs context."""
+"""Other elements are grouped up to this size: zstd needs context."""
 
 BRACKETS_MAX = 8
-"""A rest of this size behind a large member can only close brackets: not worth a piece."""
+"""A rest of this size after a large member only closes brackets, and is not worth a piece."""
 
 DEPTH_MAX = 6
-"""Levels to look into: request, messages, message, content, block, source."""
+"""Levels to search: request, messages, message, content, block, source."""
 
 UNCOUNTED_MAX = MIB
 """A value up to this size is decoded without counting its parts first."""
 
 PARTS_MAX = 500_000
-"""Parts of a longer one. Each costs 64 bytes while we look: `[1,1,1,…` must not cost a GiB."""
+"""Parts of a longer value. Each takes 64 bytes: `[1,1,1,…` must not take a GiB."""
 
 MESSAGE_ARRAYS = frozenset({"messages", "input", "contents", "system"})
 
 _OF_MESSAGES = re.compile(f'"(?:role|{"|".join(sorted(MESSAGE_ARRAYS))})"'.encode())
-"""Without one of these, a text too short for a large member has nothing to cut."""
+"""A text without one of these, and too short for a large member, is not split."""
 
 SLICES = "slices"
-"""Of a session's snapshot: objects, each with a list of `items` that grows."""
+"""The key of a session's snapshot: objects, each with a growing list of `items`."""
 
 WHOLE_ARRAYS = frozenset({"tools", "functions"})
-"""One piece, whatever is in them: they seldom change, and compress well together."""
+"""Always one piece: they rarely change, and compress well together."""
 
 _BLANKS = b" \t\n\r"
 _SPACE = rb"[ \t\n\r]*+"
@@ -82,11 +80,11 @@ _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 Part = tuple[str, int, int]
-"""Key (empty in an array), and where the value begins and ends."""
+"""The key (empty in an array), and the begin and end of the value."""
 
 
 def split(text: bytes) -> list[bytes]:
-    """The pieces of a body, in order: together they are `text`, whatever it is."""
+    """Return the pieces of a body, in order. Joined, they are always `text`."""
     cuts = find_cuts(text)
     if not cuts or len(cuts) >= PIECES_MAX:
         return [text]
@@ -94,7 +92,7 @@ def split(text: bytes) -> list[bytes]:
 
 
 def find_cuts(text: bytes) -> list[int]:
-    """Where to cut: ascending offsets inside the text, none if it is not JSON worth cutting."""
+    """Return ascending offsets at which to split; empty if the text is short or not JSON."""
     if len(text) < TEXT_MIN:
         return []
     begin = len(text) - len(text.lstrip(_BLANKS))
@@ -112,7 +110,7 @@ def find_cuts(text: bytes) -> list[int]:
 
 
 class _Cutter:
-    """Walks one text from left to right and notes where to cut."""
+    """Walk a text from left to right and collect the offsets at which to split."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -125,7 +123,7 @@ class _Cutter:
             self.last = at
 
     def cut_value(self, key: str, begin: int, end: int, depth: int) -> None:
-        """Look into the request, or into what wraps it."""
+        """Split a request, or the object around it."""
         first = self.text[begin]
         if first == ord("{") and depth < DEPTH_MAX:
             self.cut_members(begin, end, depth)
@@ -135,12 +133,12 @@ class _Cutter:
             self.cut_elements(key, begin, end)
 
     def cut_members(self, begin: int, end: int, depth: int) -> None:
-        """Look into each member that may hold messages; cut around other large ones."""
+        """Split members that may contain messages; other large members are pieces."""
         before = begin
         for key, value_begin, value_end in self.find_members(begin, end):
             large = value_end - value_begin >= MEMBER_MIN
             if large:
-                # Even behind a crumb: a crumb that changes must not take the tools with it.
+                # Even after a short member: if that changes, the tools must stay the same.
                 self.cut(before)
             if large or key in MESSAGE_ARRAYS:
                 self.cut_value(key, value_begin, value_end, depth + 1)
@@ -168,7 +166,7 @@ class _Cutter:
             if part_end - piece_begin >= piece_min:
                 self.cut(part_end)
                 piece_begin = part_end
-        # Even after a crumb: what follows the array must never be part of its last element.
+        # Even after a short element: the text after the array must not be part of its piece.
         self.cut(parts[-1][2])
 
     def cut_slices(self, begin: int, end: int) -> None:
@@ -197,12 +195,12 @@ class _Cutter:
                 self.cut_strings(inner, depth + 1)
 
     def find_elements(self, begin: int, end: int) -> list[Part]:
-        """The elements of the array that is there."""
+        """Return the elements of the array at [begin:end]."""
         text = self.text
         parts = []
         at = begin + 1
         for raw in _ARRAY.decode(self.view(begin, end) or b"[]"):
-            # The two usual styles without the pattern: this runs for every message.
+            # Fast paths for the two usual styles: this runs for every message.
             if text.startswith(b",{", at):
                 at += 1
             elif text.startswith(b", {", at):
@@ -215,10 +213,10 @@ class _Cutter:
         return parts
 
     def find_members(self, begin: int, end: int) -> list[Part]:
-        """The members of the object that is there; none if a key occurs twice.
+        """Return the members of the object at [begin:end]; empty if a key is repeated.
 
-        The decoder keeps one value of a repeated key, so a walk over the text does
-        not meet the values that it expects. Such an object stays whole.
+        The decoder returns one value of a repeated key, so the values do not match the
+        text. Such an object stays in one piece.
         """
         parts = []
         at = begin + 1
@@ -231,7 +229,7 @@ class _Cutter:
         return parts if _TO_END.match(self.text, at) else []
 
     def view(self, begin: int, end: int) -> memoryview | None:
-        """The bytes to decode, without a copy; nothing if they have too many parts."""
+        """Return the bytes to decode, without a copy; None if they have too many parts."""
         long = end - begin > UNCOUNTED_MAX
         if long and self.text.count(b",", begin, end) > PARTS_MAX:
             return None
@@ -239,6 +237,6 @@ class _Cutter:
 
 
 def _skip(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    """Where the match at `at` ends; `at` itself if there is none."""
+    """Return the end of the match at `at`, or `at` if there is none."""
     match = pattern.match(text, at)
     return match.end() if match else at

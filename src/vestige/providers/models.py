@@ -1,18 +1,48 @@
-"""What providers say, in one form: requests, messages, tool calls, answers, usage.
+"""Provider-neutral models of requests, messages, tool calls, responses and usage.
 
-Provider modules (openai.py, anthropic.py, gemini.py) read their own JSON into these. Offsets
-are bytes of the body as it was sent, so that a check can point at the very place.
+The modules of providers/apis parse the JSON of each provider into these.
+Offsets are bytes of the body as it was sent, so that a check can point at the exact position.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from vestige._runtime.structs import msgspec
+
+
+class MessagePart(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One part of a message or response: text, thinking, media, a tool call or its result."""
+
+    kind: str
+    """`text`, `thinking`, `image`, `audio`, `file`, `tool_call`, `tool_result` or `other`."""
+    type: str = ""
+    """The provider's own name of the part: `input_image`, `redacted_thinking`, `inlineData`."""
+    text: str = ""
+    """Text, thinking, a transcript, the arguments of a call (JSON text) or the text of a result."""
+    name: str | None = None
+    """Name of the tool or of the file."""
+    call_id: str | None = None
+    mime_type: str | None = None
+    size_bytes: int | None = None
+    """Size of the decoded media, or of encrypted thinking as it was sent."""
+    width: int | None = None
+    height: int | None = None
+    """Pixels, if the header of a PNG, JPEG, GIF or WebP image is in the data."""
+    url: str | None = None
+    """Address of the media; never a `data:` URL."""
+    file_id: str | None = None
+    is_redacted: bool = False
+    """Thinking that the provider returned encrypted or redacted; it has no text."""
+    is_hosted: bool = False
+    """A tool that the provider runs itself: web search, code execution, remote MCP."""
+    is_error: bool = False
+    parts: list[MessagePart] = []
+    """Parts of a tool result that are not text, such as a screenshot."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The model asks for a tool."""
+    """A tool call that the model requests."""
 
     id: str | None
     name: str
@@ -21,11 +51,13 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a tool gave back, as it stands in a request."""
+    """The result of a tool, as a request contains it."""
 
     call_id: str | None
     text: str
     is_error: bool = False
+    parts: list[MessagePart] = []
+    """Parts that are not text: images, files."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -36,8 +68,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     text: str
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
+    parts: list[MessagePart] = []
+    """Everything that the message contains, in order; `text` has only what was written."""
     begin: int
-    """Where it stands in the body, in bytes; 0 and 0 where that is not known."""
+    """Offset in the body, in bytes; `begin` and `end` are 0 if it is not known."""
     end: int
 
 
@@ -46,20 +80,20 @@ class ToolSchema(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     parameters: dict[str, Any] | None
-    """JSON Schema of its arguments, if given."""
+    """JSON Schema of its arguments, if it has one."""
     size_bytes: int
-    """Of its definition in the body: what it costs every turn."""
+    """Size of its definition in the body, which every turn sends again."""
 
 
 class PromptPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A piece of the prompt, where it stands in the body."""
+    """A piece of the prompt, with its offsets in the body."""
 
     kind: str
     """`tool`, `system`, `setting` (an option that is part of what is cached) or `message`."""
     path: str
     """`tools[2]`, `system`, `messages[4]`: what `body --path` takes."""
     index: int
-    """Its number in its array; 0 where it stands alone."""
+    """Its index in its array; 0 if it is not in an array."""
     role: str | None
     begin: int
     end: int
@@ -69,27 +103,27 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request to a model."""
 
     provider: str
-    """`openai`, `openai-responses`, `anthropic`, `gemini`."""
+    """`openai`, `openai-responses`, `anthropic`, `gemini`, `bedrock`, `cohere`, `ollama`."""
     model: str | None
     messages: list[Message]
     """System prompts included, first."""
     tools: list[ToolSchema]
     breakpoints: list[int]
-    """Ends of cacheable prefixes (`cache_control`), as byte offsets; empty where caching is automatic."""
+    """Byte offsets where cacheable prefixes end (`cache_control`); empty for automatic caching."""
     prefix_end: int
-    """Bytes of the body that a provider may serve from its cache: up to the last breakpoint, or, where
+    """Bytes of the body that a provider may serve from its cache: up to the last breakpoint, or, if
     caching is automatic, up to the end of the last message."""
     max_output_tokens: int | None = None
     problems: list[str] = []
-    """What the provider itself would refuse, in its own rules (history.py checks word them)."""
+    """Violations of the provider's own rules, each of which it would reject."""
     prompt: list[PromptPart] = []
-    """The prompt in the order in which the provider reads and caches it: tools, system, messages. A body
-    may hold them in another order (the Anthropic SDK writes `system` and `tools` last). Empty where the
+    """The prompt in the order in which the provider reads and caches it: tools, system, messages.
+    A body may have another order (the Anthropic SDK writes `system` and `tools` last). Empty if the
     offsets are not known."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What an answer cost."""
+    """Token counts of a response."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -98,7 +132,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One answer of a model, whole or streamed."""
+    """One response of a model, complete or streamed."""
 
     provider: str
     model: str | None
@@ -108,4 +142,6 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`stop`, `length`, `tool_calls`, `content_filter`, ...: one word for every provider."""
     usage: Usage
     error: str | None = None
-    """The provider's own words, if it refused."""
+    """The provider's own error message, if the call failed."""
+    parts: list[MessagePart] = []
+    """Everything that the model returned, in order: thinking, text, media, tool calls."""

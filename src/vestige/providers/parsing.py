@@ -1,36 +1,44 @@
-"""Read what a model was sent and what it answered, whoever the provider is.
+"""Parse requests and responses of any model provider.
 
     request = parse_request(body)                  # None: not a model request that we know
     response = parse_response(text, "anthropic")   # JSON, an error body, or the text of a stream
 
-The provider is known by the shape of the JSON, not by its name: an OpenAI-compatible server may
-serve Claude, and a proxy may call itself anything. A hint counts as one sign among others.
+The provider is recognized by the shape of the JSON, not by its name: an OpenAI-compatible server
+may serve Claude, and a proxy may have any name. A hint is one sign among others.
 
-Elsewhere: one module for each provider; what they fill in providers/models.py.
+Each provider has a module in providers/apis; the results are in providers/models.py.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.regular_expressions import re
+from vestige._runtime.structs import msgspec
 from vestige.limits import MIB
-from vestige.providers import anthropic, gemini, ollama, openai, openai_responses
+from vestige.providers.apis import (
+    anthropic,
+    bedrock,
+    cohere,
+    gemini,
+    ollama,
+    openai,
+    openai_responses,
+    text_generation,
+)
 from vestige.providers.json_access import as_dict, as_list, as_str, dicts
 from vestige.providers.models import Request, Response
 
 TEXT_MAX = 16 * MIB
-"""Longer ones are not looked into: decoded, they would take a multiple of it."""
+"""Longer texts are not parsed: decoded, they would take a multiple of their size."""
 
 CONTAINERS_MAX = 1_000_000
-"""Nor are those with more brackets than this: `[[],[],…` costs thirty times its size."""
+"""Texts with more brackets are not parsed: `[[],[],…` takes thirty times its size."""
 
 DEPTH_MAX = 200
 
-MENDED_MAX = 4 * MIB
-"""Nor are longer ones mended: each escape costs a look."""
+REPAIRED_MAX = 4 * MIB
+"""Longer texts are not repaired, because each escape is checked."""
 
 Reader = Any
 """One of the provider modules."""
@@ -42,6 +50,8 @@ _HINTS: tuple[tuple[str, Reader], ...] = (
     ("google", gemini),
     ("vertex", gemini),
     ("responses", openai_responses),
+    ("bedrock", bedrock),
+    ("cohere", cohere),
     ("openai", openai),
     ("azure", openai),
 )
@@ -77,7 +87,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def parse_request(text: str | bytes, hint: str | None = None) -> Request | None:
-    """The request; nothing if this is none, or too large or deep to look into."""
+    """Return the request, or None if this is not one, or is too large or too deep."""
     body = _encode(text)
     data = _decode(body) if body is not None else None
     if body is None or not isinstance(data, dict):
@@ -88,7 +98,7 @@ def parse_request(text: str | bytes, hint: str | None = None) -> Request | None:
 
 
 def parse_response(text: str | bytes, hint: str | None = None) -> Response | None:
-    """The answer: whole, streamed (also if cut), or an error; nothing if this is none."""
+    """Return a complete or streamed response (even if truncated) or an error, else None."""
     body = _encode(text)
     if body is None:
         return None
@@ -124,24 +134,26 @@ def _decode(body: bytes | str) -> Any:
     try:
         data = msgspec.json.decode(body)
     except (ValueError, RecursionError):  # not JSON, not UTF-8, too deep
-        data = _decode_mended(body.encode() if isinstance(body, str) else body)
+        data = _decode_repaired(body.encode() if isinstance(body, str) else body)
     return data if _brackets(body) <= DEPTH_MAX or _is_shallow(data) else None
 
 
-def _decode_mended(body: bytes) -> Any:
-    """What SDKs read and our decoder does not: half a character (a server that cuts an emoji in two), and
-    numbers that are none (log probabilities of minus infinity). Both become something harmless."""
-    if len(body) > MENDED_MAX or not body[:64].lstrip().startswith((b"{", b"[")):
+def _decode_repaired(body: bytes) -> Any:
+    """Decode JSON that SDKs accept and our decoder does not.
+
+    That is half a character (a server split an emoji), which becomes U+FFFD, and NaN or Infinity
+    (log probabilities), which become null."""
+    if len(body) > REPAIRED_MAX or not body[:64].lstrip().startswith((b"{", b"[")):
         return None
     if not _ODD.search(body):
         return None
     try:
-        return msgspec.json.decode(_NUMBER_OR_STRING.sub(_mend, body))
+        return msgspec.json.decode(_NUMBER_OR_STRING.sub(_repair, body))
     except (ValueError, RecursionError):
         return None
 
 
-def _mend(found: re.Match[bytes]) -> bytes:
+def _repair(found: re.Match[bytes]) -> bytes:
     text = found[0]
     if not text.startswith(b'"'):
         return b"null"
@@ -152,7 +164,7 @@ def _mend(found: re.Match[bytes]) -> bytes:
 
 _ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 _NUMBER_OR_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|NaN|-?Infinity', re.DOTALL)
-"""A string without an end goes to the end of the text: else each of its quotes would be tried."""
+"""A string without an end extends to the end of the text: otherwise each quote would be tried."""
 _ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
@@ -167,7 +179,7 @@ def _brackets(text: bytes | str) -> int:
 
 
 def _is_shallow(data: Any) -> bool:
-    """Whether it is nested at most DEPTH_MAX deep: the next reader may use recursion."""
+    """Return whether the depth is at most DEPTH_MAX, because later code may use recursion."""
     level = [data]
     for _ in range(DEPTH_MAX):
         level = [
@@ -183,7 +195,7 @@ def _is_shallow(data: Any) -> bool:
 
 
 def _parse_events(body: bytes) -> list[dict[str, Any]]:
-    """The data of server-sent events. One that is cut or no JSON object is left out."""
+    """Return the data of server-sent events, without truncated ones and those that are not JSON."""
     if b"data:" not in body:
         return []
     events = []
@@ -200,7 +212,7 @@ def _parse_events(body: bytes) -> list[dict[str, Any]]:
 
 
 def _parse_lines(body: bytes) -> list[dict[str, Any]]:
-    """A stream of JSON objects, one a line; one that is cut or no object is left out."""
+    """Return the JSON objects of a stream, one per line, without truncated and other lines."""
     if not body.lstrip().startswith(b"{") or b"\n" not in body:
         return []
     lines = (_decode(line) for line in body.split(b"\n") if line.strip())
@@ -223,24 +235,30 @@ def _find_request_reader(data: dict[str, Any], hinted: Reader | None) -> Reader 
     if contents is not None:
         parts = any("parts" in as_dict(c) for c in [contents, *as_list(contents)])
         return gemini if parts or (hinted is gemini and isinstance(contents, str | list)) else None
+    if isinstance(data.get("inputs"), str) and isinstance(data.get("parameters"), dict):
+        return text_generation
     return openai_responses if _is_responses(data) else None
 
 
 def _is_responses(data: dict[str, Any]) -> bool:
-    given = data.get("input")
+    content = data.get("input")
     if _OTHER_INPUTS & data.keys() or _OTHER_MODELS.search(as_str(data.get("model"))):
         return False
-    if isinstance(given, list) and given:
-        items = dicts(given)
-        return len(items) == len(given) and any("type" in i or "role" in i for i in items)
+    if isinstance(content, list) and content:
+        items = dicts(content)
+        return len(items) == len(content) and any("type" in i or "role" in i for i in items)
     if not isinstance(data.get("model"), str):
         return False
-    return isinstance(given, str | list) or isinstance(data.get("previous_response_id"), str)
+    return isinstance(content, str | list) or isinstance(data.get("previous_response_id"), str)
 
 
 def _find_chat_reader(data: dict[str, Any], hinted: Reader | None) -> Reader:
-    """Messages of Anthropic, or of chat completions: by how many signs speak for each; the hint is one."""
+    """Choose between Anthropic and chat completions by the number of signs for each."""
     messages = dicts(data["messages"])
+    if "toolConfig" in data or bedrock.has_converse_blocks(messages):
+        return bedrock
+    if hinted is cohere or any("tool_plan" in message for message in messages):
+        return cohere
     tools = dicts(data.get("tools"))
     blocks = {as_str(block.get("type")) for m in messages for block in dicts(m.get("content"))}
     roles = {as_str(message.get("role")) for message in messages}
@@ -267,7 +285,7 @@ def _find_chat_reader(data: dict[str, Any], hinted: Reader | None) -> Reader:
 
 
 def _find_response_reader(data: dict[str, Any], hinted: Reader | None) -> Reader | None:
-    """Of an answer, an error body, or one event of a stream."""
+    """Choose the reader of a response, an error body, or one event of a stream."""
     kind = as_str(data.get("type"))
     if isinstance(data.get("choices"), list):
         return openai
@@ -275,6 +293,16 @@ def _find_response_reader(data: dict[str, Any], hinted: Reader | None) -> Reader
         return gemini
     if "promptFeedback" in data:
         return gemini
+    if "generated_text" in data:
+        return text_generation
+    if bedrock.EVENT_KEYS & data.keys() or bedrock.is_error(data):
+        return bedrock
+    if isinstance(as_dict(data.get("output")).get("message"), dict):
+        return bedrock
+    if kind in cohere.EVENTS or (
+        isinstance(data.get("message"), dict) and isinstance(data.get("finish_reason"), str)
+    ):
+        return cohere
     if data.get("object") == "response" or kind.startswith("response."):
         return openai_responses
     if kind in ("message_start", "content_block_start", "content_block_delta", "message_delta"):
@@ -292,6 +320,8 @@ def _find_error_reader(data: dict[str, Any], hinted: Reader | None) -> Reader | 
     error = data.get("error")
     if _is_vllm_error(data):
         return openai
+    if hinted in (bedrock, cohere) and isinstance(data.get("message"), str):
+        return hinted
     if data.get("type") == "error":
         if isinstance(error, dict):
             return hinted or anthropic

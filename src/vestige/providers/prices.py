@@ -1,9 +1,9 @@
-"""What an answer cost, in US dollars: by the user's own prices, else by the table of the package
-genai-prices. Offline.
+"""Compute the cost of a response in US dollars, without network access.
 
-A model is looked up as the provider's own, then by its name alone (a compatible server may serve
-anyone's). A name that is not in the table has no price. Tokens written to the cache are priced at the
-short time to live; a request that asks for an hour costs somewhat more.
+The user's own prices are used first, then the table of the package genai-prices. A model is
+looked up for its provider, then by its name alone (a compatible server may serve any model). A
+name that is not in the table has no price. Tokens written to the cache are priced for the short
+time to live; a request with an hour costs somewhat more.
 """
 
 from __future__ import annotations
@@ -20,8 +20,20 @@ from vestige.settings import ModelPrice
 MODELS_MAX = 1024
 """Models whose place in the table is remembered."""
 
-PROVIDERS = {"openai-responses": "openai", "gemini": "google", "azure.ai.openai": "azure"}
+PROVIDERS = {
+    "openai-responses": "openai",
+    "gemini": "google",
+    "vertex": "google",
+    "bedrock": "aws",
+    "xai": "x-ai",
+    "azure.ai.openai": "azure",
+    "aws.bedrock": "aws",
+    "mistral_ai": "mistral",
+}
 """Our names, and those of OpenTelemetry, in the table's words; the others are the same."""
+
+_MAKERS: Final = ("openai", "google", "cohere", "mistral")
+"""Providers whose own embedding, image and speech models are found by name alone."""
 
 LATEST = datetime(9998, 1, 1, 12, tzinfo=UTC)
 """Without a time: the newest price in the table. The answer must not depend on today's clock."""
@@ -72,7 +84,23 @@ def _own_price(own: ModelPrice, usage: Usage) -> float:
     return dollars / 1e6
 
 
+def context_window(model: str, provider: str | None = None) -> int | None:
+    """Return the context window of a model in tokens; None if the table does not have it."""
+    found = _find_model(model, provider)
+    window = None if found is None else found[1].context_window
+    return window if isinstance(window, int) and window > 0 else None
+
+
 @lru_cache(maxsize=MODELS_MAX)
+def load_table() -> None:
+    """Load the price table now, so that the first price is quick. Without one, do nothing."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return
+    get_snapshot()
+
+
 def _find_model(model: str, provider: str | None) -> tuple[Any, Any, Any] | None:
     """The model in the table: as the provider's own, then as anyone's."""
     # Here, because it takes a fifth of a second.
@@ -80,13 +108,15 @@ def _find_model(model: str, provider: str | None) -> tuple[Any, Any, Any] | None
     from genai_prices.data_snapshot import get_snapshot
 
     name = model.removeprefix("models/")
-    wanted = PROVIDERS.get(provider, provider) if provider else None
-    tries = [(name, wanted), (name, None)]
+    table_id = PROVIDERS.get(provider, provider) if provider else None
+    tries = [(name, table_id), (name, None)]
     if "/" in name:  # `anthropic/claude-…`: the way of OpenRouter and LiteLLM
         first, rest = name.split("/", 1)
         tries += [(rest, first), (rest, None)]
-    if "." in name:  # `us.anthropic.claude-…-v1:0`: of Bedrock, whoever passed it on
+    if "." in name:  # `us.anthropic.claude-…-v1:0`: a Bedrock name, also behind a proxy
         tries.append((name, "aws"))
+    if table_id is None:  # Names without a maker in them, such as text-embedding-3-small.
+        tries += [(name, maker) for maker in _MAKERS]
     snapshot = get_snapshot()
     for ref, provider_id in tries:
         try:

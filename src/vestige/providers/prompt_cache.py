@@ -1,8 +1,8 @@
-"""Why a provider's prompt cache missed: what changed in the prefix that should have been the same.
+"""Explain a miss of a provider's prompt cache: find the first change in the shared prefix.
 
-The provider compares prompts, not bodies: tools, then system, then messages, whatever the order
-of the JSON; and a `cache_control` marker says where to cache, but is no part of what is cached.
-So both are taken out first, and offsets are given in the body as it was sent.
+The provider compares prompts, not bodies: tools, then system, then messages, in any order of the
+JSON. A `cache_control` marker is not part of the cached text. So parts are compared in the order
+of the prompt and without markers. Offsets refer to the body as it was sent.
 
     change = explain_change(before, before_body, after, after_body)
     if change and change.before:
@@ -15,13 +15,12 @@ import hashlib
 from bisect import bisect_right
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.providers.json_offsets import Layout, Span, find_markers
 from vestige.providers.models import PromptPart, Request
 
 TTL_S = 300
-"""How long a prefix stays in the cache unless it is used again: Anthropic's default, OpenAI's least."""
+"""Seconds that an unused prefix stays in the cache: Anthropic's default, OpenAI's minimum."""
 
 TTL_LONG_S = 3600
 """Anthropic with `ttl: "1h"`."""
@@ -34,7 +33,7 @@ EXCERPT = 20
 
 
 class BodyPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a difference stands in one of two bodies."""
+    """The position of a difference in one of two bodies."""
 
     part: PromptPart
     offset: int
@@ -44,20 +43,23 @@ class BodyPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrefixChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs between two requests that should have shared a cached prefix."""
+    """The differences of two requests that should have shared a cached prefix."""
 
     before: BodyPosition | None
-    """The first difference; nothing if the shared prefix is the same, byte for byte."""
+    """The first difference; None if the shared prefix is identical."""
     after: BodyPosition | None
     same_json: bool
-    """The shared prefixes mean the same and are written differently (order of keys, blanks, escapes)."""
+    """True if the prefixes differ only in their JSON text (order of keys, spaces, escapes)."""
     model_before: str | None
     model_after: str | None
     breakpoints_before: list[str]
-    """Where prefixes ended: paths, in the order of the prompt."""
+    """Paths where prefixes ended, in the order of the prompt."""
     breakpoints_after: list[str]
+    bytes_before: int
+    """Bytes of the last part with a breakpoint that the prefix contained, and contains now."""
+    bytes_after: int
     breakpoint_moved: bool
-    """The last breakpoint is gone, or stands earlier than before. A later one is how caches grow."""
+    """True if the last breakpoint is missing or earlier than before. A later one is normal."""
 
     @property
     def model_changed(self) -> bool:
@@ -65,7 +67,7 @@ class PrefixChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fingerprint(request: Request, body: bytes) -> str:
-    """16 hex digits that stand for the cacheable prefix: equal bytes, equal digits."""
+    """Return 16 hex digits that identify the bytes of the cacheable prefix."""
     digest = hashlib.sha256()
     if not request.prompt:
         digest.update(body[: request.prefix_end])
@@ -76,7 +78,7 @@ def fingerprint(request: Request, body: bytes) -> str:
 
 
 def cache_ttl_s(request: Request, body: bytes) -> int:
-    """How long the prefix of this request stays cached; the shortest, if its parts differ."""
+    """Return how long the prefix of this request stays cached; the shortest of its parts."""
     if request.provider in ("openai", "openai-responses") and not request.breakpoints:
         begin, end = Layout(body).span("prompt_cache_retention")
         return TTL_DAY_S if body[begin:end] == b'"24h"' else TTL_S
@@ -93,7 +95,7 @@ def cache_ttl_s(request: Request, body: bytes) -> int:
 
 
 def first_difference(a: bytes, b: bytes) -> int | None:
-    """The first byte that differs within the shorter; nothing if one begins with the other."""
+    """Return the offset of the first difference, or None if one begins with the other."""
     low, high = 0, min(len(a), len(b))
     if a[:high] == b[:high]:
         return None
@@ -109,9 +111,10 @@ def first_difference(a: bytes, b: bytes) -> int | None:
 def explain_change(
     before: Request, before_body: bytes, after: Request, after_body: bytes
 ) -> PrefixChange | None:
-    """What kept `after` from using what `before` left in the cache; nothing if nothing did."""
+    """Return why `after` could not use the cached prefix of `before`; None if it could."""
     places, same_json = _compare(before, before_body, after, after_body)
-    marks_before, marks_after = _find_marks(before), _find_marks(after)
+    marks_before = _find_marks(before, before_body)
+    marks_after = _find_marks(after, after_body)
     moved = bool(marks_before) and (not marks_after or marks_after[-1][0] < marks_before[-1][0])
     if places is None and not moved and before.model == after.model:
         return None
@@ -123,12 +126,14 @@ def explain_change(
         model_after=after.model,
         breakpoints_before=[path for _, path in marks_before],
         breakpoints_after=[path for _, path in marks_after],
+        bytes_before=marks_before[-1][0][2] if marks_before else 0,
+        bytes_after=marks_after[-1][0][2] if marks_after else 0,
         breakpoint_moved=moved,
     )
 
 
 class _Clean:
-    """A part as the cache sees it: without its markers."""
+    """A part without its cache markers, as the cache compares it."""
 
     def __init__(self, body: bytes, part: PromptPart, end: int) -> None:
         self.body, self.part = body, part
@@ -151,7 +156,7 @@ class _Clean:
 
 
 def _cacheable(request: Request) -> list[tuple[PromptPart, int]]:
-    """The parts of the prompt that may be cached, each with where it ends: the last may be cut."""
+    """Return the parts that may be cached and their ends. The last part may end early."""
     if not request.breakpoints:
         if request.provider == "anthropic":
             return []
@@ -166,30 +171,35 @@ def _cacheable(request: Request) -> list[tuple[PromptPart, int]]:
     return parts
 
 
-def _find_marks(request: Request) -> list[tuple[tuple[int, int], str]]:
-    """Breakpoints as positions in the prompt (kind of part, index), comparable between requests."""
+def _find_marks(request: Request, body: bytes) -> list[tuple[tuple[int, int, int], str]]:
+    """Return breakpoints as positions in the prompt, comparable between requests.
+
+    A position is the kind of part, its index, and the bytes of the part before the breakpoint
+    (without markers): `system` and a message may be lists of blocks.
+    """
     order = {"tool": 0, "system": 1, "setting": 2, "message": 3}
     ends = sorted(request.breakpoints)
-    return [
-        ((order.get(part.kind, 3), part.index), part.path)
-        for part in request.prompt
-        if bisect_right(ends, part.begin) < bisect_right(ends, part.end)
-    ]
+    marks = []
+    for part in request.prompt:
+        for end in ends[bisect_right(ends, part.begin) : bisect_right(ends, part.end)]:
+            inside = len(_Clean(body, part, end).text)
+            marks.append(((order.get(part.kind, 3), part.index, inside), part.path))
+    return sorted(marks)
 
 
 def _compare(
     before: Request, before_body: bytes, after: Request, after_body: bytes
 ) -> tuple[tuple[BodyPosition, BodyPosition] | None, bool]:
-    """The first difference, and whether all that is shared means the same."""
+    """Return the first difference, and whether the shared parts are equal as JSON."""
     old = _cacheable(before) or [(part, part.end) for part in before.prompt]
     new = [(part, part.end) for part in after.prompt]
     shared = min(len(old), len(new))
     for n in range(shared):
         (a_part, a_end), (b_part, b_end) = old[n], new[n]
         a, b = _Clean(before_body, a_part, a_end), _Clean(after_body, b_part, b_end)
-        if a.text == b.text or _is_cut_of(a, b, n == len(old) - 1 and a_end < a_part.end):
+        if a.text == b.text or _is_beginning_of(a, b, n == len(old) - 1 and a_end < a_part.end):
             continue
-        if _mean_the_same_blocks(_decode(before_body, a_part), _decode(after_body, b_part)):
+        if _are_equal_blocks(_decode(before_body, a_part), _decode(after_body, b_part)):
             continue
         at = first_difference(a.text, b.text)
         offset = min(len(a.text), len(b.text)) if at is None else at
@@ -201,8 +211,8 @@ def _compare(
     return None, True
 
 
-def _is_cut_of(a: _Clean, b: _Clean, cut: bool) -> bool:
-    """A prefix that ends inside a message: the rest of the message may differ."""
+def _is_beginning_of(a: _Clean, b: _Clean, cut: bool) -> bool:
+    """Return whether `b` begins with `a`, if the prefix ends inside the message."""
     return cut and b.text.startswith(a.text)
 
 
@@ -217,11 +227,11 @@ def _canonical(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
-def _mean_the_same_blocks(a: Any, b: Any) -> bool:
-    """A string is short for one text block: who marks it has to write it as a block."""
+def _are_equal_blocks(a: Any, b: Any) -> bool:
+    """Compare content. A string equals one text block: a cache marker needs a block."""
     if isinstance(a, dict) and isinstance(b, dict):
         rest = {**a, "content": None} == {**b, "content": None}
-        return rest and _mean_the_same_blocks(a.get("content"), b.get("content"))
+        return rest and _are_equal_blocks(a.get("content"), b.get("content"))
     if isinstance(a, list) and isinstance(b, str):
         a, b = b, a
     return isinstance(a, str) and bool(b == [{"type": "text", "text": a}])

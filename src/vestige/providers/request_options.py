@@ -1,13 +1,13 @@
-"""The options of a request: temperature, limits, streaming. Read without looking at the messages.
+"""Read the options of a request (temperature, limits, streaming) without its messages.
 
-Names are as sent, except the limit of the answer, which every provider calls otherwise: `max_tokens`.
+Names are as sent, except the limit of the response, which is always `max_tokens` here.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from vestige._runtime.structs import msgspec
 
 Option = str | int | float | bool | None
 
@@ -18,7 +18,7 @@ _LIMITS = ("max_completion_tokens", "max_output_tokens", "maxOutputTokens", "num
 
 
 class _Options(msgspec.Struct):
-    """Only these members are decoded; the rest of the body is skipped, which costs next to nothing."""
+    """The members that are decoded. The rest of the body is skipped, which costs almost nothing."""
 
     model: Any = None
     stream: Any = None
@@ -49,7 +49,7 @@ _decoder = msgspec.json.Decoder(_Options)
 
 
 def read_options(body: bytes) -> dict[str, Option]:
-    """The options that are set; nothing for what is no JSON object."""
+    """Return the options that are set; none if the body is not a JSON object."""
     try:
         options = _decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):

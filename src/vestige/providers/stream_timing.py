@@ -1,25 +1,25 @@
-"""When a streamed answer began to speak: the events that carry its first thought and its first word.
+"""Find the first thought and the first word of a streamed answer, and whether it has ended.
 
-    first = find_first(body)        # offsets of bytes; None where the answer is not streamed
+    first = find_first(body)        # byte offsets; None if the answer is not streamed
 
-Offsets are ends of events: whoever knows when a byte came knows when the model began.
+Offsets are ends of events. With the time at which each byte arrived they give the time to the
+first token.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.regular_expressions import re
+from vestige._runtime.structs import msgspec
 from vestige.providers.json_access import as_dict, as_list, as_str, dicts
 
 EVENTS_MAX = 5_000
-"""Looked at from the start. A model that only thinks for longer than this has no first word here."""
+"""Events that are searched. A model that only thinks for longer has no first word."""
 
 CONTAINERS_MAX = 10_000
-"""Of one event, which carries a word or two: `[[],[],…` costs thirty times its size, and seconds."""
+"""Brackets of one event. Decoding `[[],[],…` takes thirty times its size in memory, and seconds."""
 
 _DATA = re.compile(rb"^data:(.*)", re.MULTILINE)
 _LINE = re.compile(rb"^(\{.*\})\r?$", re.MULTILINE)
@@ -33,6 +33,9 @@ _ENDS = (
     b"event: response.completed",
     b"event: response.failed",
     b"event: response.incomplete",
+    b"event: metadata",
+    b'"type":"message-end"',
+    b'"type": "message-end"',
     b'"done":true',
     b'"done": true',
 )
@@ -46,18 +49,18 @@ _TAIL = 16 * 1024
 
 
 class First(msgspec.Struct, frozen=True, gc=False):
-    """Where a stream first says something."""
+    """The first events of a stream that have content."""
 
     token: int
-    """The first sign of the model: a thought, a word, a tool call."""
+    """End of the first event with a thought, a word or a tool call."""
     answer: int | None
-    """The first that is no thought."""
+    """End of the first event that is not a thought."""
     thought: bool
-    """The first sign is a thought."""
+    """Whether the first event is a thought."""
 
 
 def find_first(body: bytes | bytearray) -> First | None:
-    """The first events that speak; nothing if none does, or this is no stream."""
+    """Find the first events with content. None: there are none, or this is not a stream."""
     if not is_stream(body):
         return None
     token: int | None = None
@@ -74,72 +77,75 @@ def find_first(body: bytes | bytearray) -> First | None:
 
 
 def drop_deltas(body: bytes) -> bytes:
-    """A stream without the events that only carry text: what is left says how it ended, what it cost
-    and what it asked for, and is read in a fraction of the time."""
+    """Remove the events that only have text. The rest has the usage, finish reason and tool calls,
+    and is parsed in a fraction of the time."""
     gap = b"\r\n\r\n" if b"\r\n\r\n" in body[:_TAIL] else b"\n\n"
     if body.count(gap) < THIN_FROM:
         return body
-    kept: dict[int, int] = {}
+    ranges: dict[int, int] = {}
 
     def keep(at: int) -> tuple[int, int]:
-        """The event around a place."""
+        """Keep the event around an offset, and return its range."""
         before, after = body.rfind(gap, 0, at), body.find(gap, at)
         begin = 0 if before < 0 else before + len(gap)
-        kept[begin] = end = len(body) if after < 0 else after + len(gap)
+        ranges[begin] = end = len(body) if after < 0 else after + len(gap)
         return begin, end
 
     keep(0)
     last = len(body)
     for _ in range(LAST_KEPT):
-        last, _ = keep(last - len(gap))  # in the event, not in the one after it
-    for word in _TELLING:
+        last, _ = keep(last - len(gap))  # inside the event, not in the next one
+    for word in _MARKERS:
         at = body.find(word)
         while at >= 0:
             at = body.find(word, keep(at)[1])
-    for word in _TELLING_LAST:
+    for word in _LAST_MARKERS:
         at = body.rfind(word)
         if at >= 0:
             keep(at)
-    return b"".join(body[begin:end] for begin, end in sorted(kept.items()))
+    return b"".join(body[begin:end] for begin, end in sorted(ranges.items()))
 
 
 LAST_KEPT = 3
-"""Events at the end that are kept whatever they say."""
+"""Events at the end that are always kept."""
 
 THIN_FROM = 100
-"""Events. Reading fewer costs nothing worth saving."""
+"""Events. Fewer are parsed quickly anyway."""
 
-_TELLING = (
+_MARKERS = (
     b'"finish_reason":"', b'"finish_reason": "', b'"tool_calls"',
-    b'"function_call"', b'"error"', b"message_start", b"message_delta", b"content_block_start", b"input_json_delta",
+    b'"function_call"', b'"error"', b"message_start", b"message_delta", b"content_block_start",
+    b"input_json_delta",
     b"response.c", b"response.failed", b"response.incomplete", b"response.output_item",
-    b"functionCall", b"finishReason",
+    b"functionCall", b"finishReason", b"contentBlockStart", b'"toolUse"', b"messageStop",
+    b"Exception",
+    b"tool-call-", b"message-end", b"generated_text",
 )  # fmt: skip
-"""Literals, each sought by itself in the whole body: an expression of them all, or a look at each event, is
-many times slower."""
+"""Literals that are searched one by one in the body. A regular expression of all of them, or a loop
+over the events, is many times slower."""
 
-_TELLING_LAST = (b'"usage":{', b'"usage": {', b"usageMetadata")
-"""Of these the last one counts, and some servers put them into every event."""
+_LAST_MARKERS = (b'"usage":{', b'"usage": {', b"usageMetadata")
+"""Literals of which only the last occurrence counts: some servers add them to every event."""
 
 
 def has_ended(body: bytes | bytearray) -> bool:
-    """Whether a stream has said its last: an SDK may stop reading there, before the body's end."""
+    """Return whether a stream has its last event: an SDK may stop reading there."""
     tail = bytes(memoryview(body)[-_TAIL:])
     if any(end in tail for end in _ENDS):
         return True
-    # The last event of Responses repeats the request's instructions and tools, and is as long as they are.
+    # The last event of Responses repeats the instructions and tools of the request, so it is long.
     last = body.rfind(b"\nevent: ")
     return last >= 0 and tail.endswith(_BLANK_LINES) and body.startswith(_LONG_ENDS, last + 1)
 
 
 def is_event_stream(body: bytes | bytearray) -> bool:
-    """Whether a body begins as server-sent events do."""
+    """Return whether a body starts as server-sent events do."""
     head = bytes(memoryview(body)[:64]).lstrip()
     return head.startswith((b"data:", b"event:", b"id:", b"retry:", b":"))
 
 
 def is_stream(body: bytes | bytearray) -> bool:
-    """Whether a body begins as a stream of events or JSON lines does."""
+    """Return whether a body starts as a stream of events or JSON lines does."""
     head = bytes(memoryview(body)[:_TAIL]).lstrip()
     if head.startswith(b"{"):
         return b"}\n{" in head or b"}\r\n{" in head
@@ -164,7 +170,7 @@ def _events(body: bytes | bytearray) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def _kind(event: dict[str, Any]) -> str | None:
-    """`thought`, `answer`, or nothing: what an event of any provider carries."""
+    """Return `thought`, `answer` or None for an event of any provider."""
     name = as_str(event.get("type"))
     if name.startswith("response."):
         if not name.endswith(".delta"):
@@ -176,9 +182,15 @@ def _kind(event: dict[str, Any]) -> str | None:
         return _kind_of_choices(event)
     if "candidates" in event:
         return _kind_of_candidates(event)
+    if "contentBlockDelta" in event:
+        delta = as_dict(as_dict(event["contentBlockDelta"]).get("delta"))
+        return "thought" if "reasoningContent" in delta else "answer"
+    if name in ("content-delta", "tool-plan-delta", "tool-call-start"):
+        content = as_dict(as_dict(as_dict(event.get("delta")).get("message")).get("content"))
+        return "thought" if "thinking" in content else "answer"
     if "done" in event:
         message = as_dict(event.get("message")) or event
-        return _said(message, ("content", "tool_calls", "response"), ("thinking",))
+        return _kind_of_message(message, ("content", "tool_calls", "response"), ("thinking",))
     return None
 
 
@@ -193,7 +205,7 @@ def _kind_of_block(event: dict[str, Any]) -> str | None:
 def _kind_of_choices(event: dict[str, Any]) -> str | None:
     for choice in dicts(event.get("choices")):
         delta = as_dict(choice.get("delta")) or choice
-        kind = _said(
+        kind = _kind_of_message(
             delta,
             ("content", "tool_calls", "refusal", "text", "function_call"),
             ("reasoning_content", "reasoning"),
@@ -214,7 +226,7 @@ def _kind_of_candidates(event: dict[str, Any]) -> str | None:
     return "thought" if all(part.get("thought") is True for part in parts) else "answer"
 
 
-def _said(
+def _kind_of_message(
     message: dict[str, Any], answers: tuple[str, ...], thoughts: tuple[str, ...]
 ) -> str | None:
     if any(message.get(key) for key in answers):

@@ -10,10 +10,10 @@ from vestige.providers.json_access import quote
 from vestige.providers.models import Message
 
 PROBLEMS_MAX = 100
-"""Of one request. A history that is wrong everywhere need not be told in full."""
+"""Problems of one request. The rest of a history that is wrong everywhere is left out."""
 
 Turn = tuple[str, Message]
-"""Where it stands (`messages[3]`), and what it says."""
+"""The path of a message (`messages[3]`), and the message."""
 
 
 def find_pairing_problems(turns: list[Turn], *, adjacent: bool) -> list[str]:
@@ -30,7 +30,8 @@ def find_pairing_problems(turns: list[Turn], *, adjacent: bool) -> list[str]:
                 problems.append(f"{path}: a tool result does not say which call it answers")
             elif call_id in answered:
                 problems.append(
-                    f"{path}: a second result for call {quote(call_id)} (first in {answered[call_id]})"
+                    f"{path}: a second result for call {quote(call_id)} (first in "
+                    f"{answered[call_id]})"
                 )
             elif call_id not in called:
                 what = "comes before its call" if call_id in later else "has no call"
@@ -64,25 +65,25 @@ def find_pairing_problems(turns: list[Turn], *, adjacent: bool) -> list[str]:
 
 
 def find_turn_problems(turns: list[Turn]) -> list[str]:
-    """Gemini's rules: the turn after a call answers each of its calls, and nothing else is there."""
+    """Check Gemini's rule: the turn after calls has one result for each, and nothing else."""
     problems: list[str] = []
     before: Turn | None = None
     for path, message in turns:
-        asked = sorted(call.name for call in before[1].calls) if before else []
-        given = sorted(result.call_id or "" for result in message.results)
-        if asked and not given and before:
+        called = sorted(call.name for call in before[1].calls) if before else []
+        answers = sorted(result.call_id or "" for result in message.results)
+        if called and not answers and before:
             problems.append(
-                f"{before[0]}: tool call {quote(asked[0])} has no result in the next turn"
+                f"{before[0]}: tool call {quote(called[0])} has no result in the next turn"
             )
-        elif given and not asked:
+        elif answers and not called:
             problems.append(
-                f"{path}: the result of {quote(given[0])} does not directly follow a call"
+                f"{path}: the result of {quote(answers[0])} does not directly follow a call"
             )
-        elif len(asked) != len(given):
-            problems.append(f"{path}: {len(given)} tool results for {len(asked)} calls")
-        elif before and given and not _same_calls(before[1], message):
+        elif len(called) != len(answers):
+            problems.append(f"{path}: {len(answers)} tool results for {len(called)} calls")
+        elif before and answers and not _same_calls(before[1], message):
             problems.append(
-                f"{path}: the results {quote(given)} are not those of the calls {quote(asked)}"
+                f"{path}: the results {quote(answers)} are not those of the calls {quote(called)}"
             )
         if message.calls and before and before[1].role == "assistant":
             problems.append(f"{path}: a tool call must follow a user turn or a tool result")
@@ -93,7 +94,7 @@ def find_turn_problems(turns: list[Turn]) -> list[str]:
     return problems
 
 
-def _same_calls(asked: Message, given: Message) -> bool:
-    """By id where calls have one, else by name: Gemini's results carry the name of the tool."""
-    keys = {call.id or call.name for call in asked.calls} | {call.name for call in asked.calls}
-    return all(result.call_id in keys for result in given.results)
+def _same_calls(called: Message, answers: Message) -> bool:
+    """Return whether results match calls, by id or else by name: Gemini's results have names."""
+    keys = {call.id or call.name for call in called.calls} | {call.name for call in called.calls}
+    return all(result.call_id in keys for result in answers.results)

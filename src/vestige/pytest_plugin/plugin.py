@@ -8,15 +8,17 @@ controller takes them in at the end.
     assert_*      a report: the call, a phase that failed, a subtest
     case_end      when the test is over, reruns one by one
 
-All of it is on disk before code of the user's runs again. So the end of a test may wait for the beginning of the
-next, and be written with it, where nothing but pytest is between them (pytest_plugin/test_loop.py).
+All of it is on disk before code of the user's runs again. So the end of a test may wait for the
+beginning of the next, and be written with it, where nothing but pytest is between them
+(pytest_plugin/test_loop.py).
 
 The session is also a run in the home of vestige, each test a span of type `test` in it, and
 that span is the ambient one while the test runs: agents that are tested have it as their origin,
 and what they say to models and log is recorded inside of it.
 
 Elsewhere: what pytest loads in every session in vestige_pytest.py;
-the tests of a session in pytest_plugin/session_cases.py, their spans in pytest_plugin/test_spans.py.
+the tests of a session in pytest_plugin/session_cases.py, their spans in
+pytest_plugin/test_spans.py.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from vestige.pytest_plugin.test_spans import TestSpans
 _NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan", "cacheshow")
 
 _LOST = "vestige_lost"
-"""In what a worker of xdist tells at its end: how many events it could not write, and why."""
+"""Key in an xdist worker's output: how many events it could not write, and why."""
 
 
 class BundlePlugin:
@@ -70,7 +72,7 @@ class BundlePlugin:
         self._fixtures: set[str] = set()
         self._names: object = None
         """Of the fixtures of the test before."""
-        self._told = ""
+        self._summary = ""
         self._failed = False
         self._problems: list[str] = []
 
@@ -91,9 +93,9 @@ class BundlePlugin:
 
     def _start_suite(self) -> None:
         config = self._config
-        given = config.getoption("vestige_bundle")
+        option = config.getoption("vestige_bundle")
         ini = cast(str, config.getini("vestige_bundle"))
-        root = Path(given) if given else config.rootpath / ini
+        root = Path(option) if option else config.rootpath / ini
         name = (
             config.getoption("vestige_suite")
             or config.getini("vestige_suite")
@@ -136,7 +138,7 @@ class BundlePlugin:
         self._use(suite, spans, where_of(worker) if shared["each"] else "")
 
     def _use(self, suite: SuiteWriter, spans: TestSpans | None, where: str = "") -> None:
-        """From here on the session is recorded, if it is."""
+        """Start to record the session, if recording is on."""
         self._suite, self._spans = suite, spans
         self._tests = TestCases(suite, spans, where)
         if spans is not None:
@@ -169,7 +171,7 @@ class BundlePlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """All plugins are there, also those of folders with tests."""
+        """Start the loop. All plugins are loaded, also those of test folders."""
         if self._tests is None:
             return
         if "pyfakefs" in sys.modules:
@@ -199,15 +201,16 @@ class BundlePlugin:
         if isinstance(suite, SuiteRecorder):
             try:
                 suite.finish()
-                self._told = f"bundle: {suite.path}"
+                self._summary = f"bundle: {suite.path}"
                 self._failed = bool(suite.failed)
                 if self._failed:
-                    self._told += f"\nrun the failures again: vestige repro {suite.path}"
+                    self._summary += f"\nrun the failures again: vestige repro {suite.path}"
             except VestigeError as error:
                 self._problems = [str(error), *getattr(error, "problems", ())[1:]]
-            except Exception as error:  # noqa: BLE001  # the disk, or what a test has replaced for good
+            except Exception as error:  # noqa: BLE001  # the disk, or replaced functions
                 self._problems = [
-                    f"{suite.path}: cannot be finished ({reason(error)}). Mend that, then: vestige recover {suite.path}"
+                    f"{suite.path}: cannot be finished ({reason(error)}). Fix that, then run: "
+                    f"vestige recover {suite.path}"
                 ]
             if self._problems:
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)
@@ -225,14 +228,14 @@ class BundlePlugin:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self._problems:
             terminalreporter.section("vestige: the bundle is not valid", red=True)
-        elif self._told:
+        elif self._summary:
             terminalreporter.section("vestige")
             if self._spans is not None:
                 run_id = self._spans.run_id
                 if self._failed:
-                    self._told += f"\nwhy they failed: vestige check {run_id}"
-                self._told += f"\nlook into the run: vestige show {run_id}"
-        for line in self._problems or self._told.splitlines():
+                    self._summary += f"\nwhy they failed: vestige check {run_id}"
+                self._summary += f"\nlook into the run: vestige show {run_id}"
+        for line in self._problems or self._summary.splitlines():
             terminalreporter.write_line(line)
 
     # --- a test ---------------------------------------------------------------------------------
@@ -265,13 +268,13 @@ class BundlePlugin:
         return result
 
     def _lose(self, error: Exception) -> None:
-        """Something of ours does not work, for the test has replaced what it needs: the session goes on all the same,
-        and its bundle says in the end that it is not whole."""
+        """Something of ours does not work, for the test has replaced what it needs: the session
+        goes on all the same, and its bundle says in the end that it is not whole."""
         assert self._suite is not None
         self._suite.trace.lose(error)
 
     def _is_next(self, nextitem: pytest.Item | None) -> bool:
-        """Is what happens next the beginning of that test?"""
+        """Return whether the next event is the start of that test."""
         if not self._may_hold or nextitem is None:
             return False
         return not (nextitem.session.shouldfail or nextitem.session.shouldstop)
@@ -319,7 +322,7 @@ class BundlePlugin:
         *,
         exact: bool = False,
     ) -> str | None:
-        """For the fixture `vestige_attach`. With a name, text and bytes are the content itself."""
+        """Attach a file (fixture `vestige_attach`). With a name, text and bytes are the content."""
         case = self._tests.more() if self._tests is not None else None
         if case is None:
             return None
@@ -390,7 +393,8 @@ class BundlePlugin:
         # else the subtests have said it
 
     def _is_over(self, report: pytest.TestReport) -> bool:
-        """Has the test nothing to tear down, so that after it pytest's own work is all that happens?"""
+        """Has the test nothing to tear down, so that after it pytest's own work is all that
+        happens?"""
         # A subtest has its own kind of report.
         if not self._unwatched or type(report) is not pytest.TestReport or self._item is None:
             return False
@@ -428,7 +432,8 @@ class BundlePlugin:
         trace.event("case_end", case, status="fail")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be collected is a case that failed. (Workers leave it to the controller.)"""
+        """A file that cannot be collected is a case that failed. (Workers leave it to the
+        controller.)"""
         if not report.failed or not isinstance(self._suite, SuiteRecorder):
             return
         assert self._tests is not None
@@ -442,7 +447,8 @@ class BundlePlugin:
 
 
 class _Reruns:
-    """Hooks for sessions in which a plugin runs tests, perhaps several times: for each attempt, a case."""
+    """Hooks for sessions in which a plugin runs tests, perhaps several times: for each attempt, a
+    case."""
 
     def __init__(self, plugin: BundlePlugin) -> None:
         self._plugin = plugin

@@ -1,4 +1,4 @@
-"""How a pytest session is started again: its own arguments, without what would change the replay."""
+"""Arguments that start a pytest session again, without those that would change the replay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from vestige.artifacts.replay_command import Replay
 
-# What selects, stops early, spreads over processes, or writes the session's reports anew.
+# What selects, stops early, spreads over processes, or writes the session's reports again.
 _DROPPED = frozenset(
     (
         "-x",
@@ -90,7 +90,7 @@ def kept_options(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:
             if words[at] == test:
                 del words[at]
                 break
-    kept: list[str] = []
+    remaining: list[str] = []
     skip = False
     for word in map(_without_stops, words):
         name = word.partition("=")[0]
@@ -99,16 +99,16 @@ def kept_options(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:
         elif name in _DROPPED_WITH_VALUE:
             skip = "=" not in word
         elif word not in _DROPPED and not _WORKERS.fullmatch(word):
-            kept.append(word)
-    return kept
+            remaining.append(word)
+    return remaining
 
 
 def _without_stops(word: str) -> str:
     """`-xvs` as `-vs`: short options without a value may be written together."""
     if len(word) == 2 or _TOGETHER.fullmatch(word) is None:
         return word
-    kept = word.replace("x", "").replace("f", "")
-    return kept if kept != "-" else "-x"
+    remaining = word.replace("x", "").replace("f", "")
+    return remaining if remaining != "-" else "-x"
 
 
 def _program() -> list[str]:

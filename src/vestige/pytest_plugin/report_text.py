@@ -1,4 +1,4 @@
-"""What a report of pytest says, as text: pure functions over reports."""
+"""Text of pytest reports: pure functions over reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILES = {"stdout": "stdout.txt", "stderr": "stderr.txt", "log": "captured.log"}
 
 
 def message_of(report: Any) -> str:
-    """Why it failed, without the traceback; the phase first where it is not the call."""
+    """Return the failure message without the traceback. Setup and teardown are named."""
     crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
     message = getattr(crash, "message", None) or _last_line(text_of(report))
     when = getattr(report, "when", "call")
@@ -22,12 +22,13 @@ def message_of(report: Any) -> str:
 
 
 def _last_line(text: str) -> str:
-    """Of a failure as the terminal shows it, without the mark of what was raised."""
+    """Return the last line of a failure as the terminal shows it, without its mark."""
     return text.strip().rpartition("\n")[2].removeprefix("E  ").strip()
 
 
 def trace_of(error: BaseException) -> TracebackType | None:
-    """Its traceback without the frames by which pytest, with the hooks of plugins, came to the test or the fixture."""
+    """Its traceback without the frames by which pytest, with the hooks of plugins, came to the test
+    or the fixture."""
     begin = at = error.__traceback__
     while at is not None and at.tb_next is not None:
         if _package(at) == "pluggy":
@@ -48,7 +49,7 @@ def text_of(report: Any) -> str:
 
 
 def reason_of(report: Any) -> str:
-    """Why it was skipped, or failed as expected."""
+    """Return the reason of a skip or an expected failure."""
     expected = getattr(report, "wasxfail", None)
     if expected is not None:
         return f"xfail: {expected}" if expected else "xfail"
@@ -67,19 +68,19 @@ def message_of_pass(report: Any) -> str:
 
 
 def subtest_of(report: Any) -> str | None:
-    """What a subtest is called; None: the report is the test's own."""
+    """Return the name of a subtest; None if the report is the test's own."""
     context = getattr(report, "context", None)
     if context is None:
         return None
     described = [f"[{context.msg}]"] if context.msg is not None else []
     if context.kwargs:
-        told = ", ".join(f"{name}={value}" for name, value in context.kwargs.items())
-        described.append(f"({told})")
+        arguments = ", ".join(f"{name}={value}" for name, value in context.kwargs.items())
+        described.append(f"({arguments})")
     return " ".join(described) or "(<subtest>)"
 
 
 def is_of_subtests(report: Any) -> bool:
-    """Does a test fail only because subtests of it did? An exception of its own is no plain text."""
+    """Check whether a test fails only because of its subtests, whose error is plain text."""
     longrepr = getattr(report, "longrepr", None)
     return isinstance(longrepr, str) and re.fullmatch(_OF_SUBTESTS, longrepr) is not None
 

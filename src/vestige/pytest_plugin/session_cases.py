@@ -5,10 +5,11 @@
     tests.leave()                       # over
     tests.begin("test_pay.py::test_cash")
 
-What may wait is kept as a moment: the lines about it are made, and written, with those of the next test. Whoever has
-more to tell of a test (`more`) finds its pass told before that.
+What may wait is kept as a moment: the lines about it are made, and written, with those of the next
+test. Code that has more to record of a test (`more`) finds its pass written before that.
 
-Elsewhere: what may wait, and why, in pytest_plugin/test_loop.py; the session in pytest_plugin/plugin.py.
+Elsewhere: what may wait, and why, in pytest_plugin/test_loop.py; the session in
+pytest_plugin/plugin.py.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class TestCases:
     def __init__(self, suite: SuiteWriter, spans: TestSpans | None, where: str = "") -> None:
         """`where`: behind the name of each case."""
         self.running: Case | None = None
-        """Of the last test that began, until its end is told."""
+        """The last test that began, until its end is written."""
         self._suite = suite
         self._spans = spans
         self._where = where
         self._now_ns = suite.trace.watch.now_ns
         self._passed_ns: int | None = None
-        """When it did, if that is not told yet."""
+        """When it did, if that is not written yet."""
         self._left_ns: int | None = None
-        """When it was over, if that is not told yet."""
+        """When it was over, if that is not written yet."""
 
     def expect(self, nodeids: Iterable[str]) -> None:
         """The tests that will come (Texts.expect)."""
@@ -44,32 +45,32 @@ class TestCases:
 
     def begin(self, nodeid: str, attempt: int = 1) -> Case:
         name = self._suite.texts.message(nodeid + self._where)
-        told = json_of(name)
+        name_json = json_of(name)
         left_ns, left, spans = self._left_ns, self.running, self._spans
         before, span_id = b"", ""
         if left_ns is not None and left is not None:
             before = left.lines_of_end(left_ns, passed_ns=self._passed_ns)
             self._left_ns = self._passed_ns = None
             if spans is not None:
-                span_id = spans.turn(left.outcome, name, told, self._now_ns() - left_ns)
+                span_id = spans.turn(left.outcome, name, name_json, self._now_ns() - left_ns)
         elif spans is not None:
-            span_id = spans.begin(name, told, attempt)
-        self.running = case = Case(self._suite, name, told, attempt, span_id, before)
+            span_id = spans.begin(name, name_json, attempt)
+        self.running = case = Case(self._suite, name, name_json, attempt, span_id, before)
         return case
 
     def pass_quietly(self) -> None:
-        """It passed, with not a word. For a test of which nothing was told before, and nothing will be."""
+        """Note a pass without a message, of a test with no other events."""
         self._passed_ns = self._now_ns()
 
     def more(self) -> Case | None:
-        """Its case, for whoever has something to tell of it."""
+        """Return its case, to record more of it."""
         passed_ns, self._passed_ns = self._passed_ns, None
         if passed_ns is not None and self.running is not None:
             self.running.passed(at_ns=passed_ns)
         return self.running
 
     def leave(self) -> None:
-        """It is over, and the next begins before anything else happens."""
+        """End the case just before the next one starts."""
         self._left_ns = self._now_ns()
 
     def settle(self) -> None:
@@ -78,7 +79,7 @@ class TestCases:
             self.end()
 
     def end(self, status: Status | None = None, message: str = "") -> None:
-        """It is over, by its assertions or as is said here."""
+        """End the case with the given outcome, or that of its assertions."""
         now_ns = self._now_ns()
         ended_ns, self._left_ns = self._left_ns or now_ns, None
         case, self.running = self.more(), None

@@ -1,7 +1,8 @@
-"""Who runs the tests of a session, as its hooks tell: pytest alone, or plugins too.
+"""Detect which plugins run the tests of a session: pytest alone, or others too.
 
-Nearly always pytest alone does: a test runs once, and from its end to the next one's beginning no code of
-anybody else's. What is written there can then be written at once with the next, and need not wait for reruns.
+Nearly always pytest alone does: a test runs once, and from its end to the next one's beginning no
+code of anybody else's. What is written there can then be written at once with the next, and need
+not wait for reruns.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ _AFTER = (
 )  # fmt: skip
 """Hooks from a test's report to its end."""
 _PARAMETERS = frozenset(("get_direct_param_fixture_func",))
-"""What stands behind a test's parameter. It only gives the value."""
+"""The fixture behind a test's parameter. It only returns the value."""
 
 
 def is_alone(config: pytest.Config) -> bool:
-    """Does pytest itself, and nobody else, go through the tests and run each? Not in a worker of xdist,
-    where a test may wait for long until the next one comes, nor with a plugin that runs tests again."""
+    """Does pytest itself, and nobody else, go through the tests and run each? Not in a worker of
+    xdist, where a test may wait for long until the next one comes, nor with a plugin that runs
+    tests again."""
     hook = config.hook
     return _only(hook.pytest_runtestloop, _LOOP) and runs_once(config)
 
 
 def runs_once(config: pytest.Config) -> bool:
-    """Is a test run by pytest itself, so that it runs once?"""
+    """Return whether pytest itself runs the tests, so that each runs once."""
     return _only(config.hook.pytest_runtest_protocol, _RUNNER)
 
 
 def is_outermost(config: pytest.Config, plugin: object) -> bool:
-    """Is a plugin's wrapper around those of all others? As long as none is registered after it."""
+    """Return whether a plugin's wrapper is outside all others registered so far."""
     return bool(config.hook.pytest_runtest_protocol.get_hookimpls()[-1].plugin is plugin)
 
 
@@ -49,15 +51,16 @@ def is_unwatched(config: pytest.Config) -> bool:
 
 
 def leaves_nothing(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Has a test that ran nothing to tear down, of its own or of what it stands in?"""
+    """Check that a test has nothing to tear down, nor its class or module."""
     if nextitem is None or nextitem.parent is not item.parent or type(item) is not pytest.Function:
         return False
     try:
         finalizers, _ = item.session._setupstate.stack[item]
         others = finalizers[1:]  # the first is its own `teardown`
-        return {each.func.__self__.func.__name__ for each in others} <= _PARAMETERS  # type: ignore[attr-defined]
+        fixtures = (each.func.__self__ for each in others)  # type: ignore[attr-defined]
+        return {fixture.func.__name__ for fixture in fixtures} <= _PARAMETERS
     except (AttributeError, KeyError, TypeError, ValueError):
-        return False  # somebody's own, or a pytest that keeps them elsewhere
+        return False  # another plugin's, or a pytest that stores them elsewhere
 
 
 def _only(caller: Any, module: str) -> bool:

@@ -1,11 +1,13 @@
 """A pytest session as a run: a span of type `test` for each test, ambient while it runs.
 
-Off when recording is off (`VESTIGE_DISABLED`, `vestige_record = false`). The tests' own records come through
-here too (`vestige.trace` below a test's span), so the recorder knows every secret that the bundle does.
+Off when recording is off (`VESTIGE_DISABLED`, `vestige_record = false`). The tests' own records
+come through here too (`vestige.trace` below a test's span), so the recorder knows every secret that
+the bundle does.
 
-What an agent says to a model, and what is logged, is recorded in the test that runs: also by threads and
-event loops that an earlier test or a fixture began, for what is ambient is not a test but `_Now`.
-A test that records into a home of its own, or a `FakeRecorder`, finds there what it would find without us.
+What an agent says to a model, and what is logged, is recorded in the test that runs: also by
+threads and event loops that an earlier test or a fixture began, for what is ambient is not a test
+but `_Now`. A test that records into a home of its own, or a `FakeRecorder`, finds there what it
+would find without us.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from vestige.emit.logger import Logger
 from vestige.emit.no_op import NULL_SPAN
 from vestige.emit.span import Span
 from vestige.process_writer import PARENT_VARIABLE
-from vestige.record.line_template import GAP, NUMBER, with_gaps
+from vestige.record.line_template import GAP, NUMBER, line_template
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import VERSION, Attributes, SpanClose, SpanOpen
 from vestige.recorder import Recorder
@@ -41,8 +43,8 @@ _STATUS = {"pass": "ok", "skip": "ok", "fail": "error", "unknown": "interrupted"
 
 
 def _recorder(secrets: Iterable[str]) -> Recorder:
-    # No last words: pytest has a faulthandler of its own, and the bundle tells how it ended.
-    return Recorder(last_words=False, secrets=secrets, quick_start=True)
+    # No last words: pytest has a faulthandler of its own, and the bundle shows how it ended.
+    return Recorder(crash_hooks=False, secrets=secrets)
 
 
 class _Now(Span):
@@ -95,7 +97,7 @@ class TestSpans:
         self._inside = False
         """In a test, or between two."""
         self._writer = ""
-        """Whose lines are prepared; else, as after a fork, they are made anew."""
+        """The emitter whose lines are prepared. After a fork they are prepared again."""
         self._opening = self._turning = b""
         self._parent = b""
         around = run or recorder._writer.process_span
@@ -103,7 +105,7 @@ class TestSpans:
         self._around = around
         self._now = _Now(around)
         self._ambient: Span = around if around.muted else self._now
-        """Of a run that is not sampled: its root, inside of which nothing is told."""
+        """The root of a run that is not sampled: nothing inside it is recorded."""
         self._entered = context.SPAN.set(self._ambient)
         self._stops = [stop]
         self._before = os.environ.get(PARENT_VARIABLE)
@@ -123,7 +125,7 @@ class TestSpans:
 
     @classmethod
     def start_worker(cls, secrets: Iterable[str]) -> TestSpans | None:
-        """A worker: its process span stands in the run that its environment names."""
+        """A worker: its process span is in the run that its environment names."""
         stop = SYSTEM.ignore_time_travel()
         recorder = _recorder(secrets)
         if not recorder.enabled:
@@ -146,7 +148,7 @@ class TestSpans:
     # --- what happens inside of tests -----------------------------------------------------------
 
     def listen(self, *, wire: bool, logs: bool) -> None:
-        """From now on, record calls to models and log lines; once, whoever else does."""
+        """Record calls to models and log lines from now on. Further calls do nothing."""
         if wire and self._recorder.wire:
             from vestige.wire.capture import capture_within
 
@@ -159,8 +161,8 @@ class TestSpans:
             self._stops.append(capture_logs(self))
 
     def place(self, ambient: Span | None) -> Span:
-        """Where something belongs that happens in a span: there, or, if that is none of our home, in
-        the test that runs. Tests look at what they record elsewhere."""
+        """Return the span for something that happens in a span: itself, or, outside our home,
+        in the test that runs. Tests look at what they record elsewhere."""
         if ambient is None:
             return self._ambient
         if ambient.muted or ambient._emitter.writer == self._recorder.writer:
@@ -168,13 +170,13 @@ class TestSpans:
         return self._ambient
 
     def logger(self, component: str) -> Logger:
-        """For log lines (boot/log_capture.py)."""
+        """Return the logger for captured log lines (boot/log_capture.py)."""
         return Logger(self._recorder._emitter, component, self.place(context.SPAN.get()))
 
     # --- a test -----------------------------------------------------------------------------------
 
-    def begin(self, name: str, told: bytes, attempt: int) -> str:
-        """A test begins, by a name that the redactor has cleaned, `told` as JSON; the id of its span."""
+    def begin(self, name: str, name_json: bytes, attempt: int) -> str:
+        """Begin a test by its redacted name, also as JSON. Return the id of its span."""
         emitter = self._emitter
         if self._around.muted:
             context.SPAN.set(self._ambient)
@@ -184,15 +186,15 @@ class TestSpans:
             self._go_inside()
         line = self._opening if attempt == 1 else self._opened({"attempt": attempt})
         span_id = emitter.span_id()
-        told = line % (next(emitter.seq), emitter.now_ns(), _encode(span_id), told)
-        return self._enter(span_id, name, told)
+        name_json = line % (next(emitter.seq), emitter.now_ns(), _encode(span_id), name_json)
+        return self._enter(span_id, name, name_json)
 
-    def turn(self, outcome: str, name: str, told: bytes, ago_ns: int) -> str:
+    def turn(self, outcome: str, name: str, name_json: bytes, ago_ns: int) -> str:
         """The test that runs was over some time ago, and the next one begins: as `begin`."""
         now, emitter = self._now, self._emitter
         if outcome != "pass" or not self._running or self._writer != emitter.writer:
             self.end(outcome, ago_ns=ago_ns)
-            return self.begin(name, told, 1)
+            return self.begin(name, name_json, 1)
         at_ns, seq, ended, span_id = emitter.now_ns(), emitter.seq, now.id, emitter.span_id()
         duration_ns = emitter.monotonic_ns() - ago_ns - now._opened_ns
         emitter.open_spans.pop(ended, None)
@@ -208,12 +210,12 @@ class TestSpans:
                 next(seq),
                 at_ns,
                 _encode(span_id),
-                told,
+                name_json,
             ),
         )
 
     def _enter(self, span_id: str, name: str, lines: bytes) -> str:
-        """What is ambient is from now on the test of this span, as these lines tell."""
+        """Make the test's span the ambient one, and write its lines."""
         if context.SPAN.get() is not self._ambient:
             context.SPAN.set(self._ambient)  # whatever the test before has left here
         now, emitter = self._now, self._emitter
@@ -225,7 +227,7 @@ class TestSpans:
         try:
             os.environb[_PARENT] = self._parent + span_id.encode()
         except Exception:  # noqa: BLE001  # a test may have replaced it
-            emitter.fault("a test's processes are not told where they come from")
+            emitter.fault("a test's processes do not know their parent")
         return span_id
 
     def _go_inside(self) -> None:
@@ -241,11 +243,11 @@ class TestSpans:
             closed = SpanClose(
                 VERSION, writer, NUMBER, NUMBER, now.run_id, GAP, "ok", NUMBER, _PASSED
             )
-            self._turning = with_gaps(_encode(closed)) + self._opening
+            self._turning = line_template(_encode(closed)) + self._opening
 
     def _opened(self, attributes: Attributes) -> bytes:
         now = self._now
-        return with_gaps(
+        return line_template(
             _encode(
                 SpanOpen(
                     VERSION,
@@ -272,7 +274,8 @@ class TestSpans:
         self._stack = self._stack or stack
 
     def failed_with(self, error: BaseException, trace: TracebackType | None) -> None:
-        """The exception with which a phase failed, and its traceback from the test's code on; the first counts."""
+        """The exception with which a phase failed, and its traceback from the test's code on; the
+        first counts."""
         self._stack = self._stack or str(error_attributes(error, trace)["error.stack"])
 
     def end(self, outcome: str, message: str = "", *, ago_ns: int = 0) -> None:
@@ -283,7 +286,7 @@ class TestSpans:
         self._running = False
         duration_ns = emitter.monotonic_ns() - ago_ns - now._opened_ns
         emitter.open_spans.pop(now.id, None)
-        told = emitter.attributes(self._told(outcome, message))
+        attributes = emitter.attributes(self._end_attributes(outcome, message))
         emitter.send(
             SpanClose(
                 VERSION,
@@ -294,29 +297,29 @@ class TestSpans:
                 now.id,
                 _STATUS[outcome],
                 duration_ns,
-                told,
+                attributes,
             )
         )
         self._leave()
 
     def _leave(self) -> None:
-        """What happens now is in no test."""
+        """Leave the test: what happens now is outside of all tests."""
         self._message = self._stack = self._reason = ""
         self._inside = False
         self._now.stand_for(self._around)
 
-    def _told(self, outcome: str, message: str) -> Attributes:
-        told: Attributes = {"outcome": outcome}
+    def _end_attributes(self, outcome: str, message: str) -> Attributes:
+        attributes: Attributes = {"outcome": outcome}
         message = self._message or message
         if outcome == "skip" and self._reason:
-            told["message"] = self._reason
+            attributes["message"] = self._reason
         elif message and outcome != "skip":
-            told["error.message"] = message
+            attributes["error.message"] = message
         if outcome == "fail":
-            told["error.type"] = FAILED
+            attributes["error.type"] = FAILED
             if self._stack:
-                told["error.stack"] = self._stack
-        return told
+                attributes["error.stack"] = self._stack
+        return attributes
 
     def end_session(self, failed: bool) -> None:
         while self._stops:

@@ -32,6 +32,9 @@ class Answer:
     dense: ClassVar[bool] = False
     """True if `--json` writes the data without line breaks: columns of thousands of numbers."""
 
+    columns: int | None = None
+    """Width of the terminal that shows the answer; None if it goes to a file or a program."""
+
     exit_code: int = 0
     """1 if, for example, there are findings of severity error."""
 

@@ -10,10 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-TOKENS_MAX: Final = 8_000
+TOKENS_MAX: Final = 50_000
 """The upper limit of any answer, which protects the context window of an agent."""
 
 CHARACTERS_A_TOKEN: Final = 4
+
+UNLIMITED: Final = 10**9
+"""The budget of a person on a terminal, who scrolls."""
 
 
 def count_tokens(text: str) -> int:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from vestige._runtime import clock
 from vestige.errors import NotFoundError, UsageError
@@ -27,8 +29,10 @@ from vestige.query.failures.check import (
     CheckReport,
     SaveResults,
     examine,
+    find_all_findings,
 )
 from vestige.query.failures.why import WhyAnswer, find_start_span, why_answer
+from vestige.query.ids.lineage import find_lineage
 from vestige.query.ids.resolve import Target, Want, find_run, resolve, states_by_index
 from vestige.query.search.filters import parse_filter
 from vestige.query.search.grep import (
@@ -40,19 +44,28 @@ from vestige.query.search.grep import (
     parse_parts,
 )
 from vestige.query.search.run_list import ListAnswer, ListQuery, is_grouped, list_answer
+from vestige.query.search.run_order import BY_COST, apply_order
+from vestige.query.search.similar_runs import find_last_good
 from vestige.query.search.sql_view import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
 from vestige.query.stats.costs import run_costs
 from vestige.query.text_layout import CommandAnswer
+from vestige.query.trajectory import build_trajectory
+from vestige.query.trajectory.costs import price_steps
 from vestige.query.views.body_view import BodyAnswer, Slice, Which, body_answer, parse_range
 from vestige.query.views.doctor import DoctorAnswer
+from vestige.query.views.lines.tool_arguments import describe_arguments
 from vestige.query.views.notes import NotesAnswer
 from vestige.query.views.overview import OverviewAnswer
-from vestige.query.views.show import ShowAnswer, ShowOptions
+from vestige.query.views.show import PIPE_COLUMNS, ShowAnswer, ShowOptions
 from vestige.query.views.span_view import SpanAnswer, span_answer
 from vestige.record.health import Health
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
 from vestige.store.protocol import RunFilter, Store, Term
+
+if TYPE_CHECKING:
+    from vestige.query.gate.measurement import Measurement
+    from vestige.query.policy.policy import Policy
 
 A = TypeVar("A", bound=CommandAnswer)
 Range = tuple[int, int | None]
@@ -160,13 +173,16 @@ class Debugger:
         cost: bool = False,
         group: str | None = None,
         examine: bool = False,
+        sort: str | None = None,
+        reverse: bool = False,
+        totals: bool = False,
     ) -> ListAnswer:
-        """Return runs, newest first.
+        """Return runs, newest first or sorted (query/search/run_order.py).
 
         `filter` is, for example, `is:failed tool:search cost>0.1` (query/search/filters.py).
         `since` is `2h`, or seconds. `after` is a run's id: only older runs. `group` is
         `conversation`: the newest run of each. `examine` checks small runs that have not been
-        checked, for their top finding.
+        checked, for their top finding. `totals` adds up all runs that match.
         """
         since_s = _duration(since)
         _validate_lengths(name=name, conversation=conversation, like=like)
@@ -186,6 +202,7 @@ class Debugger:
             terms=terms,
             newest_of_conversation=is_grouped(group),
         )
+        run_filter = apply_order(run_filter, sort, reverse)
         texts = {"--name": name, "--conversation": conversation, "--like": like, "--group": group}
         options = [filter] if filter else []
         options += ["--failed"] if failed else []
@@ -195,11 +212,15 @@ class Debugger:
         ]
         options += ["--all"] if everything else []
         options += ["--cost"] if cost else []
+        options += ["--sort", sort] if sort is not None else []
+        options += ["--reverse"] if reverse else []
         examine_run = self._examine if examine else None
-        query = ListQuery(run_filter, limit, cost, options, examine_run)
+        by_cost = sort if sort in BY_COST else None
+        query = ListQuery(run_filter, limit, cost, options, examine_run, by_cost, reverse, totals)
         return self._placed(list_answer(self.store, query, now_ns))
 
-    def overview(self, id: str | None = None) -> OverviewAnswer:
+    def overview(self, id: str | None = None, *, ids: bool = False) -> OverviewAnswer:
+        """Return the summary of a run; `ids` shows the recorded ids of spans."""
         target = self.resolve(id, "run")
         opened = self._open_run(target.run.id)
         run, by_id = opened.run, opened.spans
@@ -213,9 +234,11 @@ class Debugger:
         found_as = "" if direct else target.how
         cost = run_costs(self.store, [run.info.id]).get(run.info.id)
         notes = self.store.notes(run.info.id)
-        answer = OverviewAnswer(
-            run, report, self._last_good(run.info), surfaces, cost, found_as, notes
-        )
+        trajectory = opened.once(price_steps)
+        last_good = find_last_good(self.store, opened, self._open_run)
+        answer = OverviewAnswer(run, trajectory, report, last_good, surfaces, cost, found_as, notes)
+        answer.ids = ids
+        answer.lineage = find_lineage(self.store, run)
         return self._placed(answer)
 
     def notes(self, id: str | None = None) -> NotesAnswer:
@@ -226,21 +249,6 @@ class Debugger:
         if target.span_id is not None:
             notes = [note for note in notes if note.span_id == target.span_id]
         return self._placed(NotesAnswer(run, notes))
-
-    def _last_good(self, run: RunInfo) -> RunInfo | None:
-        for before_ns in (run.started_ns, None):
-            same_name = RunFilter(
-                name_is=run.name,
-                outcome="ok",
-                before_ns=before_ns,
-                with_implicit=True,
-                limit=2,
-                tenant_of=run.id,
-            )
-            for found in self.store.list_runs(same_name):
-                if found.id != run.id:
-                    return found
-        return None
 
     def show(
         self,
@@ -254,16 +262,34 @@ class Debugger:
         depth: int | None = None,
         limit: int | None = None,
         after: int | None = None,
+        ids: bool = False,
+        tree: bool = False,
     ) -> ShowAnswer:
-        """Return the timeline of a run.
+        """Return the timeline of a run; on a terminal, its steps, if it has any.
 
         `from_` and `to` are seconds into the run, or spans of it. `after` is the number of lines
-        to skip. As data, `limit` and `after` count spans and log lines.
+        to skip. As data, `limit` and `after` count spans and log lines. `ids` adds full ids, and
+        `tree` shows the spans on a terminal, too.
         """
-        run = self._run(id)
+        opened = self._open(id)
+        run = opened.run
         low, high = (self._seconds(run, edge) for edge in (from_, to))
-        options = ShowOptions(errors, fold, type, low, high, depth, limit, after)
-        return self._placed(ShowAnswer(run, options, id, self.unread))
+        options = ShowOptions(errors, fold, type, low, high, depth, limit, after, ids, tree)
+        answer = self._placed(ShowAnswer(run, options, id, self.unread))
+        answer.describe = partial(describe_arguments, opened)
+        if not self.unread:
+            answer.steps = partial(self._step_rows, opened, answer)
+        return answer
+
+    def _step_rows(self, opened: Evidence, answer: ShowAnswer) -> Sequence[tuple[str, str]]:
+        from vestige.query.views.lines.step_lines import step_rows
+
+        trajectory, report = opened.once(build_trajectory), self._examine(opened.run)
+        columns = answer.columns or PIPE_COLUMNS
+        limit = answer.options.limit
+        run_id = opened.run.info.id
+        cost = run_costs(self.store, [run_id]).get(run_id)
+        return step_rows(opened.run, trajectory, report, answer.command, columns, limit, cost)
 
     def _seconds(self, run: Run, edge: str | float | None) -> float | None:
         if edge is None:
@@ -284,12 +310,43 @@ class Debugger:
             " (expected seconds, or a span of the run)."
         )
 
-    def check(self, id: str | None = None, *, after: int = 0, verbose: bool = False) -> CheckAnswer:
-        """Return the findings of a run; `verbose` also names the checks that passed."""
+    def check(
+        self,
+        id: str | None = None,
+        *,
+        after: int = 0,
+        verbose: bool = False,
+        policy: Policy | None = None,
+        ids: bool = False,
+    ) -> CheckAnswer:
+        """Return the findings of a run; `verbose` also names the checks that passed.
+
+        `policy`: also the rules of a policy that the run broke. `ids` shows recorded span ids.
+        """
         opened = self._open(id)
         report = self._examine(opened.run)
+        if policy is not None:
+            report = self._add_violations(opened, report, policy)
         causes = self._case_causes(opened, report)
-        return self._placed(CheckAnswer(opened.run, report, after, verbose, causes))
+        return self._placed(CheckAnswer(opened.run, report, after, verbose, causes, ids))
+
+    def _add_violations(self, opened: Evidence, report: CheckReport, policy: Policy) -> CheckReport:
+        from vestige.query.policy.activity import read_activity
+        from vestige.query.policy.violations import find_violations, to_findings
+
+        ended = opened.run.info.outcome != "running"
+        violations = find_violations(policy, opened.once(read_activity), ended=ended)
+        return replace(report, findings=[*report.findings, *to_findings(opened.run, violations)])
+
+    def measure(
+        self, id: str | None = None, *, policy: Policy | None = None, exit_code: int = 0
+    ) -> Measurement:
+        """Measure an execution for `gate`: a run and the runs that its process opened."""
+        from vestige.query.gate.measurement import measure
+
+        run_id = self.resolve(id, "run").run.id
+        examine_alone = partial(find_all_findings, self.store, save=self._keep)
+        return measure(self.store, run_id, self._open_run, examine_alone, policy, exit_code)
 
     def _case_causes(self, opened: Evidence, report: CheckReport) -> Mapping[str, CaseCause]:
         """Find the causes of failed test cases, also in runs that the cases started."""
@@ -311,12 +368,27 @@ class Debugger:
         )
 
     def transcript(
-        self, id: str | None = None, *, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
+        self,
+        id: str | None = None,
+        *,
+        after: str | None = None,
+        limit: int = TRANSCRIPT_ITEMS,
+        step: str | int | None = None,
+        agent: str | None = None,
+        full: bool = False,
+        ids: bool = False,
     ) -> Answer:
-        """Return a run as a chat; `after` is a cursor, or a span of the run."""
-        return self._lazy(
-            "vestige.query.views.transcript", "transcript_answer", self._open(id), after, limit
-        )
+        """Return a run step by step; `after` is a cursor, or a span of the run.
+
+        `step` is `3` or `3:7`. `agent` selects the steps of one agent. `full` folds no text.
+        `ids` shows the recorded ids of spans.
+        """
+        from vestige.query.views.transcript import TranscriptOptions
+
+        chosen = None if step is None else str(step)
+        options = TranscriptOptions(after, limit, chosen, agent, full, ids)
+        opened = self._open(id)
+        return self._lazy("vestige.query.views.transcript", "transcript_answer", opened, options)
 
     def state(
         self, id: str | None = None, *, than: int | None = None, after: int | None = None
@@ -348,9 +420,12 @@ class Debugger:
 
     # --- spans ------------------------------------------------------------------------------
 
-    def span(self, id: str) -> SpanAnswer:
+    def span(self, id: str, *, ids: bool = False) -> SpanAnswer:
+        """Return one span; `ids` adds its full id."""
         opened, span = self._span(id)
-        return self._placed(span_answer(self.store, opened, span.id))
+        answer = self._placed(span_answer(self.store, opened, span.id))
+        answer.ids = ids
+        return answer
 
     def body(
         self,
@@ -361,12 +436,14 @@ class Debugger:
         lines: str | Range | None = None,
         bytes: str | Range | None = None,
         path: str | None = None,
+        text: bool = False,
     ) -> BodyAnswer:
-        """Return a slice of a body.
+        """Return a slice of a body; `text`: its messages as text, strings without escapes.
 
         `lines` is `1:40`, both ends included; `bytes` is `0:4000`, the end excluded.
         """
-        selection = Slice(head, _range("lines", lines, 1), _range("bytes", bytes, 0), path)
+        ranges = _range("lines", lines, 1), _range("bytes", bytes, 0)
+        selection = Slice(head, *ranges, path, text)
         _, span = self._span(id)
         return self._placed(body_answer(self.store, span, part, selection))
 
@@ -375,14 +452,23 @@ class Debugger:
         opened, span = self._span(id)
         return self._lazy("vestige.query.views.segments", "segments_answer", opened, span.id)
 
+    def messages(self, id: str) -> Answer:
+        """Return a model call as a chat: the messages of its request and its answer."""
+        opened, span = self._span(id)
+        return self._lazy(
+            "vestige.query.trajectory.call_messages", "messages_answer", opened, span.id
+        )
+
     def reproduce(self, id: str, format: str) -> str:
         """Return a program that sends a recorded request again: `curl` or `python`."""
         from vestige.query.reproduce.request import reproduce
-        from vestige.record.redaction.output_redaction import redact_body
+        from vestige.record.redaction.output_redaction import redact_body, redact_span
 
         opened, span = self._span(id)
         read = self.store.read_body
-        return reproduce(opened.run, span, lambda *args: redact_body(read(*args)), format)
+        return reproduce(
+            opened.run, redact_span(span), lambda *args: redact_body(read(*args)), format
+        )
 
     def why(self, id: str | None = None) -> WhyAnswer:
         """Return the causal chain of a span.
@@ -439,11 +525,11 @@ class Debugger:
     # --- between runs -----------------------------------------------------------------------
 
     def diff(self, a: str, b: str | None = None, **options: Any) -> Answer:
-        """Compare two runs or spans; the options are those of query/diff/diff_answer.py."""
+        """Compare two runs or spans; the options are those of query/diff/diff_targets.py."""
         target_a = self.resolve(a)
         target_b = None if b is None else self.resolve(b)
         return self._lazy(
-            "vestige.query.diff.diff_answer",
+            "vestige.query.diff.diff_targets",
             "diff_answer",
             self.store,
             target_a,
@@ -494,6 +580,34 @@ class Debugger:
             b_more=b_more,
         )
 
+    def groups(
+        self,
+        filter: str | None = None,
+        *,
+        like: str | None = None,
+        since: str | float | None = None,
+        after: int = 0,
+    ) -> Answer:
+        """Return failed runs grouped by cause, the most frequent first.
+
+        `like` is a run: only its group. `filter` and `since` select runs, as for `list`.
+        """
+        from vestige.query.groups.groups_answer import GroupsQuery, groups_answer
+
+        now_ns = clock.SYSTEM.now_ns()
+        since_s = _duration(since)
+        text = " ".join(term for term in (filter, _since_term(since_s)) if term)
+        options = [text] if text else []
+        run_id = None
+        if like is not None:
+            run = self.resolve(like, "run").run
+            run_id = run.id
+            options += ["--like", run.short_id]
+        terms = parse_filter(text, now_ns) if text else ()
+        query = GroupsQuery(terms, run_id, options, after)
+        examine_alone = partial(find_all_findings, self.store, save=self._keep)
+        return self._placed(groups_answer(self.store, query, examine_alone, now_ns))
+
     def _lazy(self, module: str, function: str, *args: Any, **options: Any) -> Answer:
         """Import a module on first use, and return the answer of its function."""
         from importlib import import_module
@@ -502,6 +616,10 @@ class Debugger:
         if isinstance(answer, CommandAnswer):
             answer.at = self.at
         return answer
+
+
+def _since_term(seconds: float | None) -> str:
+    return "" if seconds is None else f"since:{formatting.seconds(seconds)}s"
 
 
 def _duration(value: str | float | None) -> float | None:

@@ -8,7 +8,7 @@ each depends on what it reads, not on the length of the run.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -19,10 +19,12 @@ from vestige.query.stats.user_prices import load_user_prices
 from vestige.record.prompt_segments import SPAN_TYPE as ASSEMBLY
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo
 from vestige.settings import ModelPrice
-from vestige.store.protocol import Store
+from vestige.store.protocol import SpanFacts, Store
 
 Parsed = TypeVar("Parsed", Request, Response)
 Made = TypeVar("Made")
+ReadFacts = Callable[[Sequence[str]], Iterable[SpanFacts]]
+"""Read the spans of other runs, by their ids."""
 
 
 class Evidence:
@@ -35,6 +37,7 @@ class Evidence:
         conversation: Sequence[RunInfo] = (),
         read_bodies: ReadBodies | None = None,
         prices: Mapping[str, ModelPrice] = NO_PRICES,
+        read_facts: ReadFacts | None = None,
     ) -> None:
         self.run = run
         self.full = self
@@ -45,6 +48,7 @@ class Evidence:
         """The user's own model prices (query/stats/user_prices.py)."""
         self.conversation = conversation
         """The runs of the same conversation, oldest first, this one included."""
+        self._read_facts = read_facts
         self._bodies = BodyCache(run.spans, read_body, read_bodies)
         self._requests: dict[int, Request | None] = {}
         self._responses: dict[int, Response | None] = {}
@@ -55,7 +59,9 @@ class Evidence:
 
     def part(self, run: Run, case: str | None = None) -> Evidence:
         """Return the evidence of a part of the run, such as a test case, with shared bodies."""
-        part = Evidence(run, self._bodies.read_body, self.conversation, None, self.prices)
+        part = Evidence(
+            run, self._bodies.read_body, self.conversation, None, self.prices, self._read_facts
+        )
         part._bodies, part.full, part.case = self._bodies, self.full, case
         return part
 
@@ -143,6 +149,10 @@ class Evidence:
         made: Made = self._made[make]
         return made
 
+    def facts_of(self, run_ids: Sequence[str]) -> Iterable[SpanFacts]:
+        """Yield spans of other runs of the same tenant; none if the store is not at hand."""
+        return () if self._read_facts is None else self._read_facts(run_ids)
+
     # --- bodies -----------------------------------------------------------------------------------
 
     def input(self, span: SpanInfo) -> str | None:
@@ -207,9 +217,11 @@ def _parse_response(text: str, provider: str | None) -> Response | None:
 
 
 def open_run(store: Store, run_id: str) -> Evidence:
-    """Load a run of a store."""
+    """Load a run of a store, redacted before a view shortens its texts."""
+    from vestige.record.redaction.output_redaction import redact_run
+
     return Evidence(
-        store.load_run(run_id),
+        redact_run(store.load_run(run_id)),
         store.read_body,
         read_bodies=store.read_bodies,
         prices=load_user_prices(store),

@@ -85,14 +85,27 @@ def width(text: str) -> int:
     )
 
 
+def truncate(text: str, columns: int) -> str:
+    """Truncate a text to columns of a terminal."""
+    if width(text) <= columns:
+        return text
+    end = min(len(text), max(0, columns - 1))
+    while end and width(text[:end]) > columns - 1:
+        end -= 1
+    return text[:end].rstrip() + "…"
+
+
 def pluralize(count: int, noun: str) -> str:
     """`1 span`, `2 spans`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def relative_time(ns: int, now_ns: int) -> str:
-    """`12s ago`, `5m ago`, `3h ago`, `2d ago`."""
+    """`12s ago`, `5m ago`, `3h ago`, `2d ago`; a date after a month."""
     seconds = max(0, now_ns - ns) // 10**9
+    if seconds >= 30 * 86400:
+        when = datetime.datetime.fromtimestamp(ns // 10**9, datetime.UTC)
+        return f"{when.day} {when:%b %Y}"
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{seconds // length}{unit} ago"
@@ -105,6 +118,11 @@ def single_line(text: str, length_max: int) -> str:
     if len(shown) > length_max:
         return shown[: length_max - 1] + "…"
     return shown if len(text) <= length_max * 4 else shown + "…"
+
+
+def clean_controls(text: str) -> str:
+    """Replace control characters, which a terminal would execute, by blanks."""
+    return _CONTROL.sub(" ", text)
 
 
 def to_valid_utf8(text: str) -> str:

@@ -6,12 +6,15 @@ commands that it prints can be run unchanged.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from vestige.query import formatting
 from vestige.query.answer import Answer
 from vestige.query.budget import CHARACTERS_A_TOKEN, count_fitting, count_tokens, fit_lines, within
+from vestige.record.run import Run
 
 
 class CommandAnswer(Answer):
@@ -102,21 +105,72 @@ def truncate_line(row: str, room: int) -> str:
     return row[: length * CHARACTERS_A_TOKEN if row.isascii() else length] + "…"
 
 
-def columns(table: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Align cells in columns; those in `right` are right-aligned."""
+_SHORT_ID: Final = re.compile(r"\br\d+\.s\d+\b")
+
+
+def show_recorded_ids(lines: Sequence[str], run: Run) -> list[str]:
+    """Return the lines with the recorded ids of spans in place of the short ones."""
+    ids = {span.short_id: span.id for span in run.spans}
+    return [_SHORT_ID.sub(lambda found: ids.get(found[0], found[0]), line) for line in lines]
+
+
+COLUMN_MIN: Final = 8
+"""A column of text is not made narrower."""
+
+
+def columns(
+    table: Sequence[Sequence[str]], right: Sequence[int] = (), total: int | None = None
+) -> list[str]:
+    """Align cells in columns; those in `right` are right-aligned.
+
+    If the lines are wider than `total`, the widest left-aligned columns are truncated.
+    """
     if not table:
         return []
-    widths = [
-        max(formatting.width(row[column]) for row in table) for column in range(len(table[0]))
-    ]
+    widths = _column_widths(table)
+    if total is not None:
+        _shrink(widths, [n for n in range(len(widths)) if n not in right], total)
     lines = []
     for row in table:
         cells = []
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        for column, (text, width) in enumerate(zip(row, widths, strict=True)):
+            cell = formatting.truncate(text, width)
             space = " " * (width - formatting.width(cell))
             cells.append(space + cell if column in right else cell + space)
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def _column_widths(table: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(formatting.width, cells)) for cells in zip(*table, strict=True)]
+
+
+def _shrink(widths: list[int], shrinkable: Sequence[int], total: int) -> None:
+    """Take columns from the widest texts until the lines fit, or no text is wider than 8."""
+    while table_width(widths) > total and shrinkable:
+        widest = max(shrinkable, key=lambda column: widths[column])
+        if widths[widest] <= COLUMN_MIN:
+            return
+        widths[widest] -= 1
+
+
+def table_width(widths: Sequence[int]) -> int:
+    """Return the width of a line with columns of these widths."""
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def drop_columns(
+    table: Sequence[Sequence[str]], headings: Sequence[str], total: int, text_max: int
+) -> list[list[str]]:
+    """Drop columns by heading, in this order, until the table fits with texts of `text_max`."""
+    rows = [list(row) for row in table]
+    for heading in headings:
+        if table_width([min(width, text_max) for width in _column_widths(rows)]) <= total:
+            break
+        column = rows[0].index(heading)
+        for row in rows:
+            del row[column]
+    return rows
 
 
 def quoted(text: str, length_max: int) -> str:

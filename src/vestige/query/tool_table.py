@@ -20,6 +20,7 @@ from vestige.limits import TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.search.grep import parse_parts
+from vestige.query.search.run_order import SORTS
 from vestige.query.views.body_view import parse_range
 from vestige.query.views.debug_surfaces import help_for
 from vestige.settings import parse_duration
@@ -102,7 +103,7 @@ class Parameter:
 BUDGET = Parameter(
     "budget",
     "integer",
-    "At most so many tokens of answer. Leave out: each tool has its own.",
+    "Limit the answer to this many tokens. Default: a limit of the tool.",
     least=50,
     most=TOKENS_MAX,
 )
@@ -142,207 +143,202 @@ def _id(meaning: str, *, required: bool = True) -> Parameter:
     return Parameter("id", "string", meaning, required)
 
 
-_RUN = "A run: r7, the start of its id, or anything that leads to one."
-_SPAN = "A span: r7.s12, its id, or the start of it."
+_RUN = "A run: r7, the start of its id, or any id that leads to a run."
+_LATEST = " Default: the latest run."
+_SPAN = "A span: r7.s12, its id, or the start of its id."
 _FLAG: Kind = "boolean"
-_AFTER = Parameter(
-    "after", "integer", "Go on here: the number that the answer before said.", least=0
-)
+_AFTER = Parameter("after", "integer", "Continue after this number, from the last answer.", least=0)
+_IDS = Parameter("ids", _FLAG, "Show recorded span ids instead of short ones.")
 
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
-        "doctor", "Where evidence lives, and whether any was lost.",
-        "before you conclude that something did not happen, or when a run seems incomplete.",
-        "to look into a run (overview).", {},
+        "overview", "Summary of a run: outcome, structure, totals, main findings, last successful"
+        " run of the same name, next steps.",
+        "first, for any id.", "for one span (span) or the order of events (show).",
+        {"id": "r7"}, (_id(_RUN), _IDS),
     ),
     Tool(
-        "list", "Runs, newest first: short id, when, outcome, duration, spans, tokens, top finding.",
-        "you have no id, or want runs like one.", "to look into one run (overview).",
-        {"filter": "is:failed tool:search", "since": "2h"},
+        "check", "Findings of a run, each with severity, cause span, evidence ids and the command"
+        " that shows the evidence; then the number of passed checks.",
+        "after overview: it names most causes.",
+        "repeatedly on the same run: the answer does not change.",
+        {"id": "r7"},
         (
-            Parameter("filter", "string", "Terms that must all hold: is:failed tool:search model:gpt"
-                      " cost>0.1 duration>5s tokens>10k since:2d name:x check:loop -is:ok \"free text\"."),
-            Parameter("failed", _FLAG, "Only runs that did not end well."),
-            Parameter("since", "string", "Only runs that began within this: 30m, 2h, 7d.",
-                      parse=parse_duration),
-            Parameter("name", "string", "Only runs whose name has this in it."),
-            Parameter("conversation", "string", "Only runs of this conversation."),
-            Parameter("like", "string", "Only runs that say this somewhere."),
-            Parameter("all", _FLAG, "Also the runs of mere processes.", to="everything"),
-            Parameter("cost", _FLAG, "Also what their model calls cost, in dollars."),
-            Parameter("group", "string", "Only the newest run of each, with how many there are.",
-                      choices=("conversation",)),
-            Parameter("limit", "integer", "At most so many.", least=1, most=1_000),
-            Parameter("after", "string", "Only runs older than this one: to go on."),
+            _id(_RUN), _AFTER,
+            Parameter("verbose", _FLAG, "Also evidence, confidence and passed checks."),
+            _IDS,
         ),
     ),
     Tool(
-        "overview", "One run: outcome, shape, totals, top findings, the last good run like it, next steps.",
-        "first, for any id.", "for one span (span) or the order of events (show).",
-        {"id": "r7"}, (_id(_RUN),),
-    ),
-    Tool(
-        "check", "Findings of a run, each with severity, confidence, cause span, evidence ids and the"
-        " command that proves it; then what passed.",
-        "after overview: it names most causes.", "again and again on the same run: the answer is the same.",
-        {"id": "r7"},
-        (_id(_RUN), _AFTER, Parameter("verbose", _FLAG, "Also the names of the checks that passed.")),
-    ),
-    Tool(
-        "why", "The causal chain upward from a span, by parents and links, to the first finding.",
-        "you know where it hurts and want where it began.", "to see all findings of a run (check).",
+        "why", "The causal chain from a span back to the first finding, by parents and links.",
+        "you know the failed span and want its cause.", "to see all findings of a run (check).",
         {"id": "r7.s12"},
-        (_id(_SPAN + " Of a run: from its gravest finding. Left out: the latest run.", required=False),),
+        (_id(_SPAN + " For a run: its most severe finding." + _LATEST, required=False),),
     ),
     Tool(
-        "show", "How a run unfolded: one line per span or log line, repeats folded, open spans marked.",
+        "show", "The steps of a run: one line per span or log record, repeats collapsed.",
         "the order of events matters.", "as the first look at a long run (overview, check).",
         {"id": "r7", "errors": True},
         (
-            _id(_RUN + " Left out: the latest.", required=False),
-            Parameter("errors", _FLAG, "Only what failed, and what it stood in."),
+            _id(_RUN + _LATEST, required=False),
+            Parameter("errors", _FLAG, "Only failed spans, with their parents."),
             Parameter("type", "string", "Only spans of this type: llm, tool, step, ..."),
-            Parameter("from", "mixed", "From here: seconds into the run, or a span of it.", to="from_"),
-            Parameter("to", "mixed", "Up to here, likewise."),
-            Parameter("depth", "integer", "At most so deep.", least=0),
-            Parameter("no_fold", _FLAG, "Every repeat on a line of its own."),
-            Parameter("limit", "integer", "At most so many lines; as data, spans and log lines.", least=1),
+            Parameter("from", "mixed", "Start at this second of the run, or at a span.",
+                      to="from_"),
+            Parameter("to", "mixed", "Stop at this second of the run, or at a span."),
+            Parameter("depth", "integer", "Maximum depth.", least=0),
+            Parameter("ids", _FLAG, "Also show full ids."),
+            Parameter("no_fold", _FLAG, "Do not collapse repeated lines."),
+            Parameter("limit", "integer", "Show at most this many lines (in JSON: spans and log"
+                      " records).", least=1),
             _AFTER,
         ),
     ),
     Tool(
-        "transcript", "A run read like a chat: what was said to a model, its answers, tool calls with their"
-        " results, sub-agents indented; of each request only what is new.",
-        "what was said matters more than how long it took.", "for exact bytes (body).",
+        "transcript", "A run step by step: new messages, answers, code, tool calls and results;"
+        " each text once, sub-agents indented.",
+        "the content of messages matters more than timing.", "for exact bytes (body).",
         {"id": "r7"},
         (
-            _id(_RUN + " Left out: the latest.", required=False),
-            Parameter("after", "string", "Go on here: the cursor of the answer before, or a span."),
-            Parameter("limit", "integer", "At most so many items.", least=1,
+            _id(_RUN + _LATEST, required=False),
+            Parameter("step", "string", "Only step 3, or steps 3:7."),
+            Parameter("agent", "string", "Only the steps of this agent."),
+            Parameter("full", _FLAG, "Fold no text."),
+            _IDS,
+            Parameter("after", "string", "Continue from a cursor or span."),
+            Parameter("limit", "integer", "Show at most this many items.", least=1,
                       most=TRANSCRIPT_ITEMS_MAX),
         ),
     ),
     Tool(
-        "outline", "The shape of a run: its tree with equal siblings added up, the longest first; as data, all"
-        " of it in columns.",
-        "a run has thousands of spans.", "for the order of events (show).",
-        {"id": "r7"},
-        (
-            _id(_RUN + " Left out: the latest.", required=False),
-            Parameter("after", "string", "As data: only what is new since this cursor."),
-        ),
-    ),
-    Tool(
-        "segments", "What the prompt of a model call is made of, by contributor, with sizes and shares.",
-        "a prompt is too long or changes, and one asks whose part it is.", "for the text itself (body).",
-        {"id": "r7.s12"}, (_id(_SPAN),),
-    ),
-    Tool(
-        "state", "Snapshots of a session, each with what changed; or one of them (r7#3) with its items.",
-        "the run has snapshots and a value in them is wrong.", "for what was done (show, transcript).",
-        {"id": "r7#3", "than": 1},
-        (
-            _id("A run, or one snapshot of it: r7#3. Left out: the latest.", required=False),
-            Parameter("than", "integer", "Against the snapshot of this number.", least=0),
-            Parameter("after", "integer", "Only those after this number: to go on.", least=0),
-        ),
-    ),
-    Tool(
-        "files", "The files of a run, with sizes and beginnings, at its end or at a moment.",
-        "the run captured files.", "for a whole file (body, of the span that it names).",
-        {"id": "r7"},
-        (
-            _id(_RUN + " Left out: the latest.", required=False),
-            Parameter("at", "mixed", "At this second of the run, or when this span began."),
-        ),
-    ),
-    Tool(
-        "span", "One span: attributes, parent, children, links, sizes and short previews of its bodies.",
-        "a finding or a line names it.", "for exact bytes (body).",
-        {"id": "r7.s12"}, (_id(_SPAN),),
-    ),
-    Tool(
-        "notes", "What people or programs said about a run, or a span of it, afterwards.",
-        "overview or span shows that there are notes, or you want to know what was found out before.",
-        "to learn what happened: a note is an opinion (check, show).",
-        {"id": "r7"}, (_id(_RUN + " Of a span: only those about it."),),
-    ),
-    Tool(
-        "body", "An exact slice of a span's input or output.",
-        "the claim depends on the very bytes.", "to read whole prompts: grep or diff find the place first.",
+        "body", "An exact part of a span's input or output.",
+        "a claim depends on the exact bytes.",
+        "to read complete prompts: find the position with grep or diff first.",
         {"id": "r7.s12", "lines": "1:40"},
         (
             _id(_SPAN),
             Parameter("in", _FLAG, "Its input."),
             Parameter("out", _FLAG, "Its output."),
-            Parameter("head", _FLAG, "Its beginning only."),
-            Parameter("lines", "string", "Lines a:b, from 1.", parse=lambda text: parse_range(text, 1)),
-            Parameter("bytes", "string", "Bytes a:b, from 0.", parse=lambda text: parse_range(text, 0)),
+            Parameter("text", _FLAG, "Messages as text, strings without escapes."),
+            Parameter("head", _FLAG, "Only the first lines."),
+            Parameter("lines", "string", "Lines a:b, starting at 1.",
+                      parse=lambda text: parse_range(text, 1)),
+            Parameter("bytes", "string", "Bytes a:b, starting at 0.",
+                      parse=lambda text: parse_range(text, 0)),
             Parameter("path", "string", "A JSONPath: $.messages[-1].content."),
         ),
     ),
     Tool(
-        "grep", "Where a text occurs: one hit per line with its span id and some characters around.",
-        "you know words, an id or a value, and want the span.", "to count or group (sql, stats).",
+        "grep", "Occurrences of a text: one line per match, with its span id and some context.",
+        "you know a word, id or value and want the span.", "to count or group (sql, stats).",
         {"pattern": "card refused", "id": "r7"},
         (
             Parameter("pattern", "string", "The text.", required=True),
-            _id("Only in this run. Left out: in all.", required=False),
-            Parameter("in", "string", "Where: bodies, attrs, logs; several with commas.",
+            _id("Only in this run. Default: all runs.", required=False),
+            Parameter("in", "string", "Parts to search, comma-separated: bodies, attrs, logs.",
                       to="where", parse=parse_parts),
             Parameter("regex", _FLAG, "The text is a regular expression."),
-            Parameter("ignore_case", _FLAG, "Upper and lower case are the same."),
-            Parameter("after", "string", "Go on here: what the answer before said."),
+            Parameter("ignore_case", _FLAG, "Ignore case."),
+            Parameter("after", "string", "Continue from a cursor."),
         ),
     ),
     Tool(
-        "diff", "What differs between two runs or spans: structure first, then bytes at the first divergence.",
-        "there is a good one beside the bad one, or a step before this one.",
+        "span", "One span: attributes, parent, children, links, sizes and previews of its"
+        " payloads.",
+        "a finding or a line names it.", "for exact bytes (body).",
+        {"id": "r7.s12"}, (_id(_SPAN), Parameter("ids", _FLAG, "Also show full ids.")),
+    ),
+    Tool(
+        "list", "Runs, newest first or sorted: short id, start, outcome, duration, spans, tokens,"
+        " finding.",
+        "you have no id, or want similar runs.", "to inspect one run (overview).",
+        {"filter": "is:failed tool:search", "since": "2h"},
+        (
+            Parameter("filter", "string", "Terms that must all match: is:failed tool:search"
+                      " model:gpt cost>0.1 duration>5s tokens>10k since:2d name:x check:loop"
+                      " -is:ok \"free text\"."),
+            Parameter("failed", _FLAG, "Only failed runs."),
+            Parameter("since", "string", "Only runs that started in the last 30m, 2h, 7d, ...",
+                      parse=parse_duration),
+            Parameter("name", "string", "Only runs whose name contains this."),
+            Parameter("conversation", "string", "Only runs of this conversation."),
+            Parameter("like", "string", "Only runs that contain this text."),
+            Parameter("all", _FLAG, "Include runs without any recorded activity.",
+                      to="everything"),
+            Parameter("cost", _FLAG, "Show cost (USD)."),
+            Parameter("sort", "string", "Sort by this column, largest first.", choices=SORTS),
+            Parameter("reverse", _FLAG, "Reverse the order."),
+            Parameter("totals", _FLAG, "Add up all runs that match."),
+            Parameter("group", "string", "Only the newest run of each group, with the number of"
+                      " runs.", choices=("conversation",)),
+            Parameter("limit", "integer", "Show at most this many runs.", least=1, most=1_000),
+            Parameter("after", "string", "Start after this run."),
+        ),
+    ),
+    Tool(
+        "diff", "Differences between two runs or spans: structure first, then the first different"
+        " bytes.",
+        "there is a successful run to compare with, or a previous call.",
         "on runs of different programs (compare).",
         {"a": "r6", "b": "r7"},
         (
             Parameter("a", "string", "A run or a span.", required=True),
-            Parameter("b", "string", "The other one, unless prev, before_after or vs_good finds it."),
-            Parameter("prev", _FLAG, "Against the span of the same kind before it."),
-            Parameter("before_after", _FLAG, "A transform's input against its output."),
-            Parameter("vs_good", _FLAG, "Against the last good run like it."),
-            Parameter("ignore", "array", "What not to compare: ids, times, numbers, or none. Of two runs: ids and times."),
+            Parameter("b", "string", "The other run or span; omit it with prev, before_after or"
+                      " vs_good."),
+            Parameter("prev", _FLAG, "Compare with the previous similar call."),
+            Parameter("before_after", _FLAG, "Compare the input of a transform with its output."),
+            Parameter("vs_good", _FLAG, "Compare with the last successful run of this task."),
+            Parameter("ignore", "array", "Ignore ids, times or numbers; or none. Default for runs:"
+                      " ids and times."),
         ),
     ),
     Tool(
-        "stats", "Counts, durations, tokens, cost and error rates over all runs; tools by standing cost against use.",
-        "to see whether it is this run or all of them.", "to explain one run.",
+        "compare", "What sets two groups of runs apart: attributes, tools, prompt sources.",
+        "some runs fail and others do not.", "with one run on each side (diff).",
+        {"a": ["is:failed", "name:triage"], "b": ["is:ok", "name:triage"]},
+        (
+            Parameter("a", "array", "First group: ids, or terms of a filter (see list).",
+                      required=True),
+            Parameter("b", "array", "Second group: ids, or terms of a filter.", required=True),
+        ),
+    ),
+    Tool(
+        "groups", "Failed runs grouped by cause: count, first and last time, trend, versions, the"
+        " newest example, and what sets each group apart from successful runs.",
+        "many runs failed, or to see how often a failure occurs.", "to explain one run (check).",
+        {"filter": "name:triage", "since": "7d"},
+        (
+            Parameter("filter", "string", "Terms that must all match, as for list."),
+            Parameter("like", "string", "A run: only the group that it belongs to."),
+            Parameter("since", "string", "Only the last 2h, 7d, ...", parse=parse_duration),
+            _AFTER,
+        ),
+    ),
+    Tool(
+        "stats", "Counts, durations, tokens, cost and error rates over all runs; for tools, prompt"
+        " cost vs. usage.",
+        "to see whether one run or all runs are affected.", "to explain one run.",
         {"by": "tool"},
         (
-            Parameter("by", "string", "One line for each.",
+            Parameter("by", "string", "Group by this field.",
                       choices=("name", "model", "tool", "component", "type", "day")),
-            Parameter("since", "string", "Only what happened within this: 2h, 7d.",
-                      parse=parse_duration),
+            Parameter("since", "string", "Only the last 2h, 7d, ...", parse=parse_duration),
         ),
     ),
     Tool(
         "trends", "Runs, failures, durations, tokens and cost over time, by day or hour.",
-        "to see when it began.", "to explain one run.", {"since": "7d"},
+        "to see when a problem started.", "to explain one run.", {"since": "7d"},
         (
-            Parameter("since", "string", "Only what happened within this: 12h, 30d.",
-                      parse=parse_duration),
-            Parameter("by", "string", "One bucket for each; left out: hours up to three days.",
+            Parameter("since", "string", "Only the last 12h, 30d, ...", parse=parse_duration),
+            Parameter("by", "string", "Interval. Default: hour for up to three days.",
                       choices=("day", "hour")),
         ),
     ),
     Tool(
-        "compare", "What two groups of runs have that the other has not: attributes, tools, segments.",
-        "some runs fail and some do not.", "with one run on each side (diff).",
-        {"a": ["is:failed", "name:triage"], "b": ["is:ok", "name:triage"]},
-        (
-            Parameter("a", "array", "Runs of one group: ids, or terms of a filter (see list).", required=True),
-            Parameter("b", "array", "Those of the other, likewise.", required=True),
-        ),
-    ),
-    Tool(
-        "sql", "Rows of a read-only SQL query (SQLite) over the store; time, rows and tokens are capped.",
-        "no other tool answers the question. Call schema first.", "to write: it is refused.",
+        "sql", "Rows of a read-only SQL query (SQLite) over the store; time and rows are limited.",
+        "no other tool answers the question. Look at the tables first (schema).",
+        "to write: it is refused.",
         {"query": "SELECT name, count(*) FROM spans WHERE status = 'error' GROUP BY name"},
         (
             Parameter("query", "string", "One SELECT.", required=True),
@@ -350,18 +346,64 @@ TOOLS: tuple[Tool, ...] = (
         ),
     ),
     Tool(
-        "schema", "The store's tables with comments, and example queries.",
+        "schema", "The tables of the store with comments, and example queries.",
         "before sql.", "for anything else.", {"table": "spans"},
         (Parameter("table", "string", "One table in full."),),
     ),
     Tool(
-        "help", "A component's own hints: how to read its spans, and queries that it offers.",
-        "a component is under investigation and overview says that it has some.",
-        "to learn about these tools: their descriptions say it all.",
+        "outline", "The tree of a run with identical siblings merged, longest first; in JSON, the"
+        " complete run as columns.",
+        "a run has thousands of spans.", "for the order of events (show).",
+        {"id": "r7"},
+        (
+            _id(_RUN + _LATEST, required=False),
+            Parameter("after", "string", "In JSON: only changes since this cursor."),
+        ),
+    ),
+    Tool(
+        "segments", "A prompt broken down by source, with sizes and shares.",
+        "a prompt is too long or changes unexpectedly.", "for the text itself (body).",
+        {"id": "r7.s12"}, (_id(_SPAN),),
+    ),
+    Tool(
+        "state", "State snapshots, each with its changes; or one snapshot (r7#3) with its items.",
+        "the run has snapshots and a value in them is wrong.",
+        "for the order of events (show, transcript).",
+        {"id": "r7#3", "than": 1},
+        (
+            _id("A run, or one snapshot of it: r7#3." + _LATEST, required=False),
+            Parameter("than", "integer", "Compare with the snapshot of this number.", least=0),
+            Parameter("after", "integer", "Start after the snapshot of this number.", least=0),
+        ),
+    ),
+    Tool(
+        "files", "The files of a run, with sizes and previews, at its end or at another moment.",
+        "the run captured files.", "for a complete file (body, with the span id shown).",
+        {"id": "r7"},
+        (
+            _id(_RUN + _LATEST, required=False),
+            Parameter("at", "mixed", "At this second of the run, or when this span started."),
+        ),
+    ),
+    Tool(
+        "notes", "Notes that people or programs added to a run or span.",
+        "overview or span mentions notes, or you want earlier conclusions.",
+        "to learn what happened: a note is an opinion (check, show).",
+        {"id": "r7"}, (_id(_RUN + " For a span: only its notes."),),
+    ),
+    Tool(
+        "doctor", "The state of the data directory, and whether any data is missing.",
+        "before you conclude that something did not happen, or when a run seems incomplete.",
+        "to inspect a run (overview).", {},
+    ),
+    Tool(
+        "help", "Debugging hints of a component: how to read its spans, and example queries.",
+        "a component is under investigation and overview mentions its hints.",
+        "to learn about these tools: see their descriptions.",
         {"component": "billing"},
         (
-            Parameter("component", "string", "Its name, as spans show it.", required=True),
-            Parameter("run", "string", "As it stood in this run. Left out: the latest."),
+            Parameter("component", "string", "Its name, as shown on spans.", required=True),
+            Parameter("run", "string", "The hints in this run." + _LATEST),
         ),
     ),
 )  # fmt: skip
@@ -375,8 +417,8 @@ def get_tool(name: str) -> Tool:
     if name in BY_NAME:
         return BY_NAME[name]
     near = difflib.get_close_matches(name, BY_NAME, 3, 0.5)
-    hint = f"Nearest: {', '.join(near)}." if near else f"There are: {', '.join(BY_NAME)}."
-    raise UsageError(f"{formatting.single_line(name, 60)!r}: no such tool. {hint}")
+    hint = f"Nearest: {', '.join(near)}." if near else f"Tools: {', '.join(BY_NAME)}."
+    raise UsageError(f"{formatting.single_line(name, 60)!r}: unknown tool. {hint}")
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -387,7 +429,7 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in arguments.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, 2, 0.5)
-            hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(known)}"
+            hint = f"nearest: {', '.join(near)}" if near else f"expected one of: {', '.join(known)}"
             problems.append(
                 f"{formatting.single_line(name, 60)!r} is not an argument of {tool.name} ({hint})"
             )

@@ -1,1 +1,1 @@
-"""What happened. Pure: no I/O, no clock. Every other folder speaks these types."""
+"""Types of recorded events. Pure: no I/O, no clock. Every other folder uses these types."""

@@ -1,16 +1,15 @@
-"""A record as a journal line, and back.
+"""Encode records as journal lines, and decode them.
 
     line = render_line(record)          # one JSON object and a newline
     record = parse_line(line)           # raises BadLineError, never anything else
 
-Known lines take one strict, fast decode. A line from a newer version (a kind or
-field that we do not know) takes a second, slower one that keeps what it does not
-understand, so that it survives a round trip.
+Known lines take one strict, fast decode. A line from a newer version (with an unknown
+kind or field) takes a second, slower decode that preserves unknown fields, so that
+they survive a round trip.
 
-A line may carry the torn rest of another in front of it (a short write on a full
-disk): `parse_line` then finds the whole record inside. That is safe, because a
-quote inside a JSON string is always escaped, so the opening of a record cannot
-stand inside one.
+After a short write on a full disk, a line may begin with a fragment of another one:
+`parse_line` then finds the complete record at its end. That is safe, because a quote
+inside a JSON string is always escaped, so no string contains the opening of a record.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.limits import LINE_MAX
 from vestige.record.types import (
     VERSION,
@@ -45,8 +43,8 @@ encode = msgspec.json.Encoder().encode_lines
 
 @cache
 def _known() -> msgspec.json.Decoder[KnownRecord]:
-    # Made when something is first read: making it takes longer than all of this module,
-    # and a program that records reads nothing.
+    # Created on first use: it takes longer than importing this module, and a program that
+    # records reads nothing.
     return msgspec.json.Decoder(KnownRecord)
 
 
@@ -56,11 +54,11 @@ def _anything() -> msgspec.json.Decoder[dict[str, Any]]:
 
 
 class BadLineError(ValueError):
-    """A journal line that holds no record; the reason is its message."""
+    """A journal line that does not contain a record. The message is the reason."""
 
 
 def render_line(record: AnyRecord) -> bytes:
-    """One line, newline included, unknown fields where they were."""
+    """Return the line of a record, with its newline and with unknown fields in their place."""
     if isinstance(record, Unknown):
         return msgspec.json.encode(record.fields) + b"\n"
     if record.extra:
@@ -71,7 +69,7 @@ def render_line(record: AnyRecord) -> bytes:
 
 
 def parse_line(line: bytes) -> AnyRecord:
-    """The record that a line holds."""
+    """Return the record of a line."""
     if len(line) > LINE_MAX:
         raise BadLineError(f"line of {len(line)} bytes (at most {LINE_MAX})")
     try:
@@ -84,7 +82,7 @@ def parse_line(line: bytes) -> AnyRecord:
 
 
 def parse_lines(data: bytes) -> tuple[list[AnyRecord], int]:
-    """The records of many lines, and how many lines held none."""
+    """Return the records of many lines, and the number of lines without a record."""
     try:
         records = _known().decode_lines(data)
         if all(record.v == VERSION for record in records):
@@ -102,21 +100,16 @@ def parse_lines(data: bytes) -> tuple[list[AnyRecord], int]:
     return found, malformed
 
 
-def decode_known(lines: bytes) -> list[KnownRecord]:
-    """What `encode` made of records, `extra` and all. For lines that we encoded ourselves a moment ago."""
-    return _known().decode_lines(lines)
-
-
 def _parse(line: bytes) -> AnyRecord:
     try:
         record: KnownRecord = _known().decode(line)
-        # The strict decoder skips unknown fields silently; a count of the fields
-        # at top level would cost more than the rare second decode it saves, so the
-        # version decides: only another version has other fields. What was skipped
-        # may be nothing that a second decode can read.
+        # The strict decoder skips unknown fields silently. Counting the top-level fields
+        # would cost more than the rare second decode that it saves, so the version
+        # decides: only another version has other fields. The second decode may fail on
+        # what the first one skipped.
         return record if record.v == VERSION else _keep_extra(record, line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # Not ours, or of a kind that is newer than we are.
+        # Not a record, or one of a newer kind.
         return _parse_unknown(line, error)
 
 
@@ -138,7 +131,7 @@ def _parse_unknown(line: bytes, error: Exception) -> Unknown:
     run_id = fields.get("run_id")
     if not (isinstance(kind, str) and isinstance(writer, str) and type(seq) is int):
         raise BadLineError(f"not a record: {error}")
-    if not 0 <= seq <= 2**62:  # as Count, which no decoder checked here
+    if not 0 <= seq <= 2**62:  # the range of Count, which the untyped decoder did not check
         raise BadLineError(f"seq {seq} is out of range (0 to 2**62)")
     if kind in _BY_KIND or not (run_id is None or isinstance(run_id, str)):
         raise BadLineError(f"not a valid {kind}: {error}")

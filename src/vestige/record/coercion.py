@@ -1,15 +1,15 @@
-"""What a value may be: attributes are flat scalars, a body is exact text.
+"""Convert any value to a form that a record can store: attributes are scalars, bodies are text.
 
-A caller may hand us anything. Each odd value has one defined form, so nothing is
+A caller may pass anything. Each unusual value has one defined form, so nothing is
 lost and nothing raises:
 
     NaN, infinities         "NaN", "Infinity", "-Infinity"
     ints beyond 64 bits     their decimal digits, as text
     bytes                   text if they are UTF-8, else "base64:..."
     lone surrogates         written out: "\\ud800"
-    dicts, lists, tuples    JSON text; cycles and depth cut with "<...>"
+    dicts, lists, tuples    JSON text; "<...>" in place of cycles and deep values
     everything else         str(value), or "<unprintable ClassName>"
-    too long                cut, with "…[+N characters]"
+    too long                truncated, with "…[+N characters]"
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from vestige.limits import (
 from vestige.record.types import Attributes, BodyInfo, Scalar
 
 PLAIN = frozenset((str, int, bool, type(None)))
-"""Types whose values are written as they are. Not float: some floats need a form of their own."""
+"""Types whose values are written as they are. Not float: NaN and infinities become text."""
 _INT_MAX = 2**63 - 1
 
 
 def flat_attributes(attributes: Mapping[str, Any]) -> Attributes:
-    """Attributes as they can be written. Where all are PLAIN, the emitter does not call this."""
+    """Return attributes as scalars. The emitter skips this call if all values are PLAIN."""
     return {
         key if type(key) is str else clean_name(key): flat(value)
         for key, value in attributes.items()
@@ -42,7 +42,7 @@ def flat_attributes(attributes: Mapping[str, Any]) -> Attributes:
 
 
 def clean_attributes(attributes: Mapping[Any, Any]) -> Attributes:
-    """The thorough form: also keys, lengths, counts and surrogates. For what failed to encode."""
+    """Return attributes with valid keys, lengths, counts and text, after encoding has failed."""
     cleaned: Attributes = {}
     for key, value in attributes.items():
         if len(cleaned) == ATTRIBUTES_MAX:
@@ -50,7 +50,7 @@ def clean_attributes(attributes: Mapping[Any, Any]) -> Attributes:
             break
         scalar = flat(value)
         if isinstance(scalar, str):
-            scalar = cut(clean_text(scalar), ATTRIBUTE_VALUE_MAX)
+            scalar = truncate(clean_text(scalar), ATTRIBUTE_VALUE_MAX)
         elif type(scalar) is int and not -_INT_MAX <= scalar <= _INT_MAX:
             scalar = _digits(scalar)
         cleaned[clean_name(key)] = scalar
@@ -58,7 +58,7 @@ def clean_attributes(attributes: Mapping[Any, Any]) -> Attributes:
 
 
 def flat(value: Any) -> Scalar:
-    """One value as a scalar; a nested one becomes JSON text."""
+    """Return a value as a scalar. A nested value becomes JSON text."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value  # type: ignore[no-any-return]  # checked by its exact type
@@ -66,9 +66,8 @@ def flat(value: Any) -> Scalar:
         return scalar_of(value)
     try:
         if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-            from vestige.record.json_render import (
-                json_text,  # record/json_render.py is built on this module
-            )
+            # Not at the top: record/json_render.py imports this module.
+            from vestige.record.json_render import json_text
 
             return json_text(value, ATTRIBUTE_VALUE_MAX)
     except Exception:  # noqa: BLE001  # even `__class__` may be a value's own code (proxies)
@@ -77,7 +76,7 @@ def flat(value: Any) -> Scalar:
 
 
 def scalar_of(value: Any) -> Scalar:
-    """A value that is no container, as a scalar."""
+    """Return a value that is not a container as a scalar."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return value  # type: ignore[no-any-return]  # checked by its exact type
@@ -88,13 +87,13 @@ def scalar_of(value: Any) -> Scalar:
     try:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return text_of_bytes(bytes(value))
-    except Exception:  # noqa: BLE001  # as above
+    except Exception:  # noqa: BLE001  # even `__class__` may be a value's own code (proxies)
         pass
     return safe_str(value)
 
 
 def safe_str(value: Any) -> str:
-    """`str(value)`, for a value whose own code may raise, or return no string."""
+    """Return `str(value)`, even if the value's own code raises or does not return a string."""
     try:
         return str.__str__(str(value))
     except Exception:  # noqa: BLE001  # whatever a foreign __str__ raises
@@ -102,7 +101,7 @@ def safe_str(value: Any) -> str:
 
 
 def inline_bytes(raw: bytes) -> tuple[str, BodyInfo | None]:
-    """Bytes as a line can hold them."""
+    """Return bytes as text for a line, with the encoding if they are not UTF-8."""
     try:
         return raw.decode(), None
     except UnicodeDecodeError:
@@ -117,7 +116,7 @@ def text_of_bytes(raw: bytes) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Text that UTF-8 can hold: lone surrogates are written out."""
+    """Return text that UTF-8 can represent: lone surrogates are written out."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -126,49 +125,50 @@ def clean_text(text: str) -> str:
 
 
 def clean_name(name: Any) -> str:
-    """A name, component or key: text, of bounded length."""
-    return cut(clean_text(name if type(name) is str else safe_str(name)), NAME_MAX)
+    """Return a name, component or key as text of limited length."""
+    return truncate(clean_text(name if type(name) is str else safe_str(name)), NAME_MAX)
 
 
 def clean_message(message: Any) -> str:
-    return cut(clean_text(message if type(message) is str else safe_str(message)), MESSAGE_MAX)
+    return truncate(clean_text(message if type(message) is str else safe_str(message)), MESSAGE_MAX)
 
 
-def cut(text: str, length_max: int) -> str:
-    """At most `length_max` characters, and how many went."""
+def truncate(text: str, length_max: int) -> str:
+    """Return at most `length_max` characters, and a marker with the number of missing ones."""
     if len(text) <= length_max:
         return text
-    kept, _ = secret_across(text, length_max)
-    return f"{text[:kept]}…[+{len(text) - kept} characters]"
+    length, _ = find_secret_across(text, length_max)
+    return f"{text[:length]}…[+{len(text) - length} characters]"
 
 
-class KnowsSecrets(Protocol):
-    def across(self, text: str, place: int) -> tuple[int, int]: ...
+class SecretFinder(Protocol):
+    def find_across(self, text: str, offset: int) -> tuple[int, int]: ...
 
 
-_knowing: list[ref[KnowsSecrets]] = []
+_finders: list[ref[SecretFinder]] = []
 
 
-def ask_before_cutting(redactor: KnowsSecrets) -> None:
-    """Texts are cut before they are masked, and half a secret would not be known any more: so
-    whoever knows secrets is asked where one lies, for as long as it is in use."""
-    _knowing.append(ref(redactor, _knowing.remove))
+def register_finder(redactor: SecretFinder) -> None:
+    """Use a redactor to find secrets at the point of truncation, for as long as it exists.
+
+    Texts are truncated before they are masked, and half a secret would not be recognized."""
+    _finders.append(ref(redactor, _finders.remove))
 
 
-def secret_across(text: str, place: int) -> tuple[int, int]:
-    """Where a secret that lies across this place begins and ends; the place itself if none does."""
-    low = high = place
-    for known in _knowing:
-        redactor = known()
+def find_secret_across(text: str, offset: int) -> tuple[int, int]:
+    """Return the range of a secret that spans this offset, or the offset itself twice."""
+    low = high = offset
+    for reference in _finders:
+        redactor = reference()
         if redactor is not None:
-            with suppress(Exception):  # as everywhere here: nothing raises
-                begin, end = redactor.across(text, place)
+            with suppress(Exception):  # nothing in this module raises
+                begin, end = redactor.find_across(text, offset)
                 low, high = min(low, begin), max(high, end)
     return low, high
 
 
 def _base64(raw: bytes) -> str:
-    from base64 import b64encode  # here: few programs have such bytes, and all import this module
+    from base64 import b64encode  # not at the top: few programs need it, and all import this module
 
     return b64encode(raw).decode()
 
@@ -176,7 +176,7 @@ def _base64(raw: bytes) -> str:
 def _digits(number: int) -> str:
     try:
         return str(number)
-    except ValueError:  # more digits than the interpreter is willing to write
+    except ValueError:  # more digits than the interpreter's limit for decimal text
         return hex(number)
 
 

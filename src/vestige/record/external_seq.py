@@ -1,64 +1,67 @@
-"""Records that somebody carries here for others: whole spans, in any order, as often as they like.
+"""Seqs of records from external exporters (OTLP), which arrive in any order and more than once.
 
-A writer counts its records, and what was taken in before is known by its number. OpenTelemetry's
-exporters and collectors cut a trace anywhere, shuffle it and send it again; nobody counts. So a
-carrier has a name that tells what it is. What it brings is known by the span that it is of, and a
-number only says where in that span it stands:
+A writer of ours numbers its records, so that duplicates are recognized by their seq.
+OpenTelemetry's exporters and collectors do not number records: they split a trace anywhere,
+reorder it and send it again. So their records have a writer name with a prefix, they are
+identified by their span, and the seq is only the position within that span:
 
-    seq_of(rank, 1)             # a span's opening; its events and its close follow
-    seq_of(STAND_IN, 1)         # of a span that stands in for the run's first one until that comes
-    line_seq(digest)            # a line that is known by what it says
+    external_seq(rank, 1)           # a span's opening; its events and its close follow
+    external_seq(PLACEHOLDER, 1)    # a placeholder for the root span until that arrives
+    log_seq(digest)                 # a log record, identified by its content
 
-The rank orders spans that began at the same moment, the lowest first. The number of each is exact
-in a double, as browsers read it.
+The rank orders spans that began at the same moment, the lowest first. All seqs are exact in a
+double, because browsers read them as one.
 
-Elsewhere: store/sqlite/ingest/external_spans.py takes them in; formats/otlp makes them.
+The records are built in formats/otlp and stored by store/sqlite/ingest/external_spans.py.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-STAND_IN: Final = 0
+PLACEHOLDER: Final = 0
 RANK_MAX: Final = 0x7F
 
-_CARRIER: Final = "carried-"
-_PLACES: Final = 32
-"""Bits of a number that count within a span."""
-_LINE: Final = 1 << 52
-"""Above every rank; the rest of a line's number is of its digest."""
+_PREFIX: Final = "carried-"
+_POSITION_BITS: Final = 32
+"""Bits of a seq that count within a span."""
+_LOG_SEQ_MIN: Final = 1 << 52
+"""Above every rank. The rest of a log record's seq comes from its digest."""
 
 
-def carrier_of(name: str) -> str:
-    """No writer of a journal is called so: theirs are 16 hex digits."""
-    return _CARRIER + name
+def external_writer(name: str) -> str:
+    """Return the writer name of an exporter. Writers of journals have 16 hex digits instead."""
+    return _PREFIX + name
 
 
-def is_carrier(writer: str) -> bool:
-    return writer.startswith(_CARRIER)
+def is_external_writer(writer: str) -> bool:
+    return writer.startswith(_PREFIX)
 
 
-def seq_of(rank: int, place: int) -> int:
-    return rank << _PLACES | place
+def external_seq(rank: int, position: int) -> int:
+    return rank << _POSITION_BITS | position
 
 
-def is_stand_in(seq: int) -> bool:
-    return seq >> _PLACES == STAND_IN
+def is_placeholder_seq(seq: int) -> bool:
+    return seq >> _POSITION_BITS == PLACEHOLDER
 
 
-def line_seq(digest: bytes) -> int:
-    return _LINE | int.from_bytes(digest[:8], "big") >> 12
+def log_seq(digest: bytes) -> int:
+    return _LOG_SEQ_MIN | int.from_bytes(digest[:8], "big") >> 12
 
 
-def is_line(seq: int) -> bool:
-    return seq >= _LINE
+def is_log_seq(seq: int) -> bool:
+    return seq >= _LOG_SEQ_MIN
 
 
-def voice(writer: str, span_id: str | None, seq: int | None) -> str:
-    """Whose own order a record stands in: its writer's; of what was carried, its span's, and a
-    line stands for itself. The clock decides between voices, and at the same moment their names."""
-    if not writer.startswith(_CARRIER):
+def order_group(writer: str, span_id: str | None, seq: int | None) -> str:
+    """Return the group within which records are ordered by seq.
+
+    That is the writer, or the span of an external record, or an external log record by itself.
+    Between groups the time decides, and at the same moment the group's name.
+    """
+    if not writer.startswith(_PREFIX):
         return writer
-    if seq is None or seq >= _LINE:
+    if seq is None or seq >= _LOG_SEQ_MIN:
         return f"ff{seq or 0:014x}"
-    return f"{seq >> _PLACES:02x}{span_id}"
+    return f"{seq >> _POSITION_BITS:02x}{span_id}"

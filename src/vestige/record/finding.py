@@ -1,10 +1,10 @@
-"""Finding: what a check or a validator has to say, with the evidence for it."""
+"""Finding: the result of a check or a validator, with its evidence."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
+from vestige._runtime.structs import msgspec
 
 Severity = Literal["error", "warning", "hint"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")
@@ -18,16 +18,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The name of the check that found it."""
     severity: Severity
     confidence: float
-    """0 to 1: how often, of a hundred such findings, it is really so."""
+    """0 to 1: the share of such findings that are correct."""
     basis: Basis
-    """`measured`: a fact of the record. `hypothesis`: a reading of facts."""
+    """`measured`: a fact in the record. `hypothesis`: an interpretation of facts."""
     kind: str
-    """What it is, finer than the check: `cache-bust/prefix-changed`."""
+    """The check and the case within it: `cache-bust/prefix-changed`."""
     message: str
     """One sentence, with the numbers."""
     cause: str | None = None
-    """The span that made it happen (span id); None: the run as a whole."""
+    """The id of the span that caused it. None: the run."""
     evidence: list[str] = []
-    """Span ids that show it, the telling ones first."""
+    """Ids of the spans that show it, the most relevant first."""
     command: str = ""
     """The command that shows the proof."""

@@ -1,12 +1,12 @@
-"""How a home does: what `doctor` tells. Looked up in collector/health.py."""
+"""The health of a home, as `doctor` reports it. collector/health.py collects it."""
 
 from __future__ import annotations
 
-import msgspec
+from vestige._runtime.structs import msgspec
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at a home."""
+    """The state of a home at one moment."""
 
     home: str
     store: str
@@ -24,7 +24,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     writers_alive: int
     writers_dead: int
     captures_dead: int
-    """Debug bundles that a process which is gone captured, but never exported."""
+    """Debug bundles that a dead process captured but did not export."""
     dropped: int
     missing: int
     malformed: int

@@ -1,13 +1,13 @@
-"""Any value as JSON text: in steps, bounded, whatever is in it.
+"""Render any value as JSON text, in chunks and with limits.
 
-A caller's object may be huge, endless, cyclic, or run code of its own when looked at.
-So it is never copied as a whole: the text comes in steps, and stops at a bound.
+A caller's object may be huge, endless, cyclic, or run its own code when it is read.
+So it is never copied at once: the text is generated in chunks and stops at a limit.
 
-    "".join(json_steps(value))
-    json_text(value, 1000)              # one text, cut with a marker
+    "".join(iter_json(value))
+    json_text(value, 1000)              # one text, truncated with a marker
 
-Odd leaves have the forms of record/coercion.py; what is cut says so ("<cycle>", "<too deep>",
-"<more>").
+Values that JSON does not have take the forms of record/coercion.py. Omitted parts are marked:
+"<cycle>", "<too deep>", "<more>".
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, BODY_NODES_MAX, NESTING_MAX
-from vestige.record.coercion import clean_name, clean_text, cut, safe_str, scalar_of
+from vestige.record.coercion import clean_name, clean_text, safe_str, scalar_of, truncate
 
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
 _SMALL_NODES = 1_000
@@ -28,19 +27,19 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_text(value: Any, length_max: int | None = None) -> str:
-    """A value as one JSON text; longer than `length_max` characters, it is cut with a marker."""
+    """Return a value as JSON text, truncated with a marker after `length_max` characters."""
     parts, length = [], 0
-    for step in json_steps(value):
-        parts.append(step)
-        length += len(step)
+    for chunk in iter_json(value):
+        parts.append(chunk)
+        length += len(chunk)
         if length_max is not None and length > length_max:
             break
     text = "".join(parts)
-    return text if length_max is None else cut(text, length_max)
+    return text if length_max is None else truncate(text, length_max)
 
 
-def json_steps(value: Any) -> Iterator[str]:
-    """A value as JSON text, in steps of a bounded size."""
+def iter_json(value: Any) -> Iterator[str]:
+    """Yield the JSON text of a value in chunks of limited size."""
     if (plain := plain_text(value)) is not None:
         yield plain
         return
@@ -56,7 +55,7 @@ def json_steps(value: Any) -> Iterator[str]:
 
 
 def plain_text(value: Any) -> str | None:
-    """The JSON of a small, plain value, in one step. None: it is not of that kind."""
+    """Return the JSON of a small value of plain types, or None for any other value."""
     if not _is_plain(value):
         return None
     try:
@@ -66,19 +65,19 @@ def plain_text(value: Any) -> str | None:
 
 
 class _Bound:
-    """How many values may still be looked at."""
+    """The number of values that may still be read."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
 
 def _is_plain(value: Any) -> bool:
-    """Small, and only of what JSON has: then the encoder's own form is the defined one."""
+    """Return whether a value is small and only of JSON's types, so that msgspec can encode it."""
     kind = type(value)
     if kind is not dict and kind is not list and kind is not tuple:
         value = (value,)
     stack, seen, length = [value], 0, 0
-    for items in stack:  # grows meanwhile
+    for items in stack:  # the loop appends to it
         seen += len(items)
         if seen > _SMALL_NODES or length > BODY_INLINE_MAX:
             return False
@@ -108,13 +107,13 @@ def _is_plain(value: Any) -> bool:
 def _parts(value: Any, depth: int, above: frozenset[int], bound: _Bound) -> Iterator[str]:
     bound.left -= 1
     if type(value) is str:
-        yield from _quoted(value)
+        yield from _iter_quoted(value)
         return
-    value = _opened(value)
+    value = _expand_fields(value)
     if not is_container(value):
         scalar = scalar_of(value)
         if type(scalar) is str:
-            yield from _quoted(scalar)
+            yield from _iter_quoted(scalar)
         else:
             yield _encode(scalar).decode()
     elif depth == 0:
@@ -159,7 +158,7 @@ def _elements(
 
 
 def _each(items: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """A container's items, as far as its own code gives them."""
+    """Yield the items of a container until its own code raises."""
     try:
         yield from items()
     except Exception:  # noqa: BLE001  # whatever a foreign container raises
@@ -174,13 +173,13 @@ def is_container(value: Any) -> bool:
 
 
 def has_fields(value: Any) -> bool:
-    """Is it a dataclass or a struct?"""
+    """Return whether a value is a dataclass or a struct."""
     cls = type(value)
     return hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__struct_fields__")
 
 
-def _opened(value: Any) -> Any:
-    """A dataclass or struct as its fields; everything else as it is."""
+def _expand_fields(value: Any) -> Any:
+    """Return the fields of a dataclass or struct as a dict; any other value as it is."""
     if not has_fields(value):
         return value
     cls = type(value)
@@ -191,7 +190,7 @@ def _opened(value: Any) -> Any:
         return safe_str(value)
 
 
-def _quoted(text: str) -> Iterator[str]:
+def _iter_quoted(text: str) -> Iterator[str]:
     yield '"'
     for at in range(0, len(text), BODY_CHUNK):
         yield _encode(clean_text(text[at : at + BODY_CHUNK])).decode()[1:-1]

@@ -1,25 +1,25 @@
-"""A line of which most is always the same: encoded once, and filled as often as it is needed.
+"""Templates of journal lines: the constant part is encoded once, the rest is filled in each time.
 
-    line = with_gaps(encode(SpanOpen(VERSION, writer, NUMBER, NUMBER, run_id, GAP, ...)))
-    line % (7, now_ns, b'"5f2b"', ...)          # a number as it is, all else as JSON
+    template = line_template(encode(SpanOpen(VERSION, writer, NUMBER, NUMBER, run_id, GAP, ...)))
+    template % (7, now_ns, b'"5f2b"', ...)      # numbers as they are, other values as JSON
 
-A suite writes the same few lines for thousands of tests. Made of its struct, a line here has the keys
-that the struct has, in their order.
+A suite writes the same few lines for thousands of tests. A template is encoded from its struct,
+so it has the struct's keys in their order.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
+from vestige._runtime.structs import msgspec
 
-# Any: they stand in for values of other types. Nothing that stays the same is such a text.
+# Any: they take the place of values of other types. No constant part equals one of these texts.
 GAP: Final[Any] = "\0gap\0"
 NUMBER: Final[Any] = "\0number\0"
 _ENCODED_GAP, _ENCODED_NUMBER = map(msgspec.json.encode, (GAP, NUMBER))
 
 
-def with_gaps(encoded: bytes) -> bytes:
-    """An encoded value as its line, to be filled by `%`."""
+def line_template(encoded: bytes) -> bytes:
+    """Return the template of an encoded value, to be filled in with `%`."""
     line = encoded.replace(b"%", b"%%")
     return line.replace(_ENCODED_GAP, b"%b").replace(_ENCODED_NUMBER, b"%d") + b"\n"

@@ -1,14 +1,13 @@
-"""Note: what somebody said about a run, a span or an event of it, after the fact.
+"""Note: a comment on a run, or on one of its spans or events, added later.
 
-Notes are no records: they are not part of what happened, and stand beside it.
+Notes are not records: they are not part of what happened, and are stored separately.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.limits import NAME_MAX, NOTE_MAX
 from vestige.record.coercion import clean_text
 
@@ -17,25 +16,25 @@ if TYPE_CHECKING:
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One note. Its text is masked before it is kept."""
+    """One note. Its text is redacted before it is stored."""
 
     id: str
-    """A UUIDv4, or what the source that it came with calls it."""
+    """A UUIDv4, or the id in the source that it was imported from."""
     run_id: str
     text: str
     created_ns: int
     span_id: str | None = None
-    """None: the run as a whole."""
+    """None: the note is about the run."""
     event_id: str | None = None
-    """An event of a format that numbers them."""
+    """The id of an event, in formats that number events."""
     author: str | None = None
 
 
 def masked(note: Note, redactor: Redactor) -> Note:
-    """As it may be kept: without secrets, of bounded length, and of text that every file can hold."""
+    """Return the note as it is stored: redacted, with valid text of limited length."""
 
     def fit(text: str, size: int) -> str:
-        # Masked first: a secret that is cut in two would not be known any more.
+        # Redact first: a truncated secret would not be recognized.
         text = redactor.text(clean_text(text))
         return text if len(text) <= size else text[: size - 1] + "…"
 

@@ -1,13 +1,13 @@
-"""Segments: who put which part into a prompt, and how long it is.
+"""Prompt segments: the parts of a prompt, each with its contributor and length.
 
     span.segments([("persona", persona), ("skill:web", skill), ("user", question)], body=request)
 
-A request's body is stored anyway; segments are only a map over it. Their ranges are
-bytes of that body when the caller knows them or gives the body to look them up in, and
-else bytes of the parts put one after the other: `Assembly.ranges` says which.
+A request's body is stored anyway; segments are only a map of it. Their ranges are byte
+offsets in that body if the caller knows them or passes the body, and otherwise byte
+offsets in the concatenated parts (`Assembly.ranges`).
 
-Elsewhere: the `prompt.assembly` span is made in emit/span.py and read by
-query/checks/model/prompt_cache.py, which names the contributor whose part changed.
+emit/span.py writes the `prompt.assembly` span; query/checks/model/prompt_cache.py reads
+it and names the contributor whose part changed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.record.coercion import clean_name, clean_text
 
 SPAN_TYPE = "prompt.assembly"
 
 SEGMENTS_MAX = 2_000
-"""Of one prompt. A longer list is a history told message by message: its rest goes into one."""
+"""Segments per prompt. The rest of a longer list, such as a long history, becomes one segment."""
 
 Ranges = Literal["body", "parts"]
 
@@ -53,11 +52,11 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_assembly(parts: Iterable[Any], body: str | bytes | None = None) -> Assembly:
-    """Segments of whatever a caller has: mappings, or pairs of a contributor and its text."""
+    """Build an assembly of segments, mappings, or pairs of a contributor and its text."""
     drafts = [_draft(part) for part in parts]
-    where = None if body is None else (body if isinstance(body, bytes) else body.encode())
-    if where is not None:
-        _locate(drafts, where)
+    raw = None if body is None else (body if isinstance(body, bytes) else body.encode())
+    if raw is not None:
+        _locate(drafts, raw)
     known = bool(drafts) and all(draft["begin"] is not None for draft in drafts)
     if not known:
         _lay_out(drafts)
@@ -66,12 +65,12 @@ def make_assembly(parts: Iterable[Any], body: str | bytes | None = None) -> Asse
 
 
 def render_segments(segments: list[Segment]) -> str:
-    """The body of a `prompt.assembly` span: a JSON list, one object for each segment."""
+    """Return the body of a `prompt.assembly` span: a JSON list of segments."""
     return msgspec.json.encode(segments).decode()
 
 
 def parse_segments(text: str | None) -> list[Segment]:
-    """Segments as they were rendered; none where this is no such list."""
+    """Return the segments of a rendered list; an empty list if the text is not one."""
     try:
         return msgspec.json.decode(text or "[]", type=list[Segment])
     except (msgspec.DecodeError, ValueError):
@@ -81,20 +80,20 @@ def parse_segments(text: str | None) -> list[Segment]:
 def _draft(part: Any) -> dict[str, Any]:
     if isinstance(part, Segment):
         return {**msgspec.structs.asdict(part), "text": None}
-    given = part if isinstance(part, Mapping) else _of_tuple(part)
-    contributor = clean_name(given.get("contributor") or given.get("name") or "unnamed")
-    text = given.get("text")
+    fields = part if isinstance(part, Mapping) else _tuple_fields(part)
+    contributor = clean_name(fields.get("contributor") or fields.get("name") or "unnamed")
+    text = fields.get("text")
     raw = clean_text(text if isinstance(text, str) else str(text)).encode() if text else None
-    begin, end = _count(given.get("begin")), _count(given.get("end"))
+    begin, end = _count(fields.get("begin")), _count(fields.get("end"))
     if begin is None or end is None or end < begin:
         begin = end = None
-    length = _count(given.get("length"))
+    length = _count(fields.get("length"))
     if length is None:
         length = len(raw) if raw is not None else (end or 0) - (begin or 0)
-    role = given.get("role")
+    role = fields.get("role")
     return {
         "contributor": contributor,
-        "kind": clean_name(given.get("kind") or contributor.partition(":")[0]),
+        "kind": clean_name(fields.get("kind") or contributor.partition(":")[0]),
         "role": None if role is None else clean_name(role),
         "length": length,
         "begin": begin,
@@ -103,8 +102,8 @@ def _draft(part: Any) -> dict[str, Any]:
     }
 
 
-def _of_tuple(part: Any) -> dict[str, Any]:
-    """(contributor, text), or (contributor, kind, text)."""
+def _tuple_fields(part: Any) -> dict[str, Any]:
+    """Return the fields of (contributor, text) or (contributor, kind, text)."""
     contributor, *kind, text = part
     return {"contributor": contributor, "kind": kind[0] if kind else None, "text": text or ""}
 
@@ -114,8 +113,7 @@ def _count(value: Any) -> int | None:
 
 
 def _locate(drafts: list[dict[str, Any]], body: bytes) -> None:
-    """Find each text in the body, as it is or as JSON writes it; each after the one before,
-    or, where a body has another order, anywhere."""
+    """Find each text in the body, plain or as JSON, after the previous text or else anywhere."""
     at = 0
     for draft in drafts:
         if draft["begin"] is not None or not draft["text"]:
@@ -131,8 +129,8 @@ def _locate(drafts: list[dict[str, Any]], body: bytes) -> None:
 
 
 def _as_written(text: bytes) -> list[bytes]:
-    """A text's forms in a body: in JSON, in JSON that is all ASCII, and plain."""
-    import json  # the standard writer, whose ASCII form is the one that bodies have
+    """Return the forms that a text can have in a body: JSON, ASCII-only JSON, and plain."""
+    import json  # most SDKs write their bodies with it, including the ASCII form
 
     plain = text.decode()
     forms = (
@@ -142,7 +140,7 @@ def _as_written(text: bytes) -> list[bytes]:
 
 
 def _lay_out(drafts: list[dict[str, Any]]) -> None:
-    """One after the other."""
+    """Set the ranges as if the parts were concatenated."""
     at = 0
     for draft in drafts:
         draft["begin"], at = at, at + draft["length"]
@@ -152,7 +150,7 @@ def _lay_out(drafts: list[dict[str, Any]]) -> None:
 def _fold_rest(segments: list[Segment]) -> list[Segment]:
     if len(segments) <= SEGMENTS_MAX:
         return segments
-    kept, rest = segments[: SEGMENTS_MAX - 1], segments[SEGMENTS_MAX - 1 :]
+    first, rest = segments[: SEGMENTS_MAX - 1], segments[SEGMENTS_MAX - 1 :]
     last = Segment(
         contributor=f"{len(rest)} more",
         kind="rest",
@@ -160,4 +158,4 @@ def _fold_rest(segments: list[Segment]) -> list[Segment]:
         begin=min(segment.begin for segment in rest),
         end=max(segment.end for segment in rest),
     )
-    return [*kept, last]
+    return [*first, last]

@@ -1,7 +1,7 @@
-"""Run: what happened in one run, folded from its records. What views and formats exchange.
+"""Run: the content of one run, built from its records. Views and formats exchange it.
 
 A `Run` is the skeleton: spans with their attributes and body sizes, log lines, links.
-Bodies are fetched by reference, when somebody asks.
+Bodies are loaded by reference, on demand.
 """
 
 from __future__ import annotations
@@ -10,27 +10,35 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter, itemgetter
 from typing import Final, Literal, TypeVar
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.record.types import Attributes
 
 PARTIAL: Final = "bundle.partial"
-"""Attribute of a root span whose run is not all here: what is missing, in words."""
+"""Attribute of the root span of a partial run: a description of what is missing."""
 
-Outcome = Literal["running", "ok", "error", "cancelled", "timeout", "interrupted"]
+Outcome = Literal["running", "ok", "error", "cancelled", "timeout", "interrupted", "unknown"]
+
+OUTCOME: Final = "run.outcome"
+"""Attribute of the end of a root span: the outcome of the run where it is not the span's status."""
+
+UNKNOWN: Final = "unknown"
+"""Outcome of a run whose recording has an end, but does not state how it ended."""
+
+NOT_FAILED: Final = ("ok", "running", UNKNOWN)
+"""Outcomes of runs that are not listed or counted as failed."""
 
 
 class BodyRef(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Where a body is and how large; `cut` says what is missing, if anything is."""
+    """The location and size of a body. `cut` describes the missing part, if any."""
 
     id: int | None
-    """None: there was one, and it is lost; `cut` says why."""
+    """None: the body is missing, and `cut` has the reason."""
     size_bytes: int
     cut: str | None = None
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run as a list shows it."""
+    """The row of one run in a list."""
 
     id: str
     short_id: str
@@ -50,6 +58,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pinned: bool
     implicit: bool
     process_run: str | None = None
+    missing_count: int = 0
+    """Missing records: dropped on a full disk, or deleted with their journal."""
 
     @property
     def tokens(self) -> int:
@@ -57,7 +67,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SpanInfo(msgspec.Struct, frozen=True, gc=False):
-    """One span as it stands: its opening, updates and close folded together."""
+    """One span, merged from its opening, updates and close."""
 
     id: str
     short_id: str
@@ -69,18 +79,18 @@ class SpanInfo(msgspec.Struct, frozen=True, gc=False):
     name: str
     component: str
     status: str | None
-    """None: still open."""
+    """None: the span is still open."""
     duration_ns: int | None
     attributes: Attributes
     redacted: dict[str, int]
     input: BodyRef | None
     output: BodyRef | None
     end_seq: int | None = None
-    """Of its close, by whoever closed it."""
+    """The seq of its close."""
 
 
 class LogInfo(msgspec.Struct, frozen=True, gc=False):
-    """One line said."""
+    """One log record."""
 
     span_id: str | None
     writer: str
@@ -93,11 +103,11 @@ class LogInfo(msgspec.Struct, frozen=True, gc=False):
     redacted: dict[str, int]
     body: BodyRef | None
     row: int | None = None
-    """Set: only its place is here; what it says is read when it is needed."""
+    """Set if the content is not loaded yet: the row to read it from."""
 
 
 class LinkInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A causal edge of this run."""
+    """A causal link of this run."""
 
     span_id: str
     target_run: str | None
@@ -106,7 +116,7 @@ class LinkInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run's skeleton. Spans and logs in the order in which they happened."""
+    """One run without its bodies. Spans and logs are in the order of time."""
 
     info: RunInfo
     spans: list[SpanInfo]
@@ -115,9 +125,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partial_of(run: Run) -> str:
-    """What is missing of a run that came in a truncated bundle; empty: it is whole."""
+    """Return the missing part of a run from a truncated bundle; empty if the run is complete."""
     found = (span.attributes.get(PARTIAL) for span in run.spans if span.parent_id is None)
-    return next((told for told in found if isinstance(told, str)), "")
+    return next((text for text in found if isinstance(text, str)), "")
 
 
 Node = SpanInfo | LogInfo
@@ -126,21 +136,23 @@ T = TypeVar("T")
 
 
 def in_order(nodes: Iterable[N]) -> list[N]:
-    """Spans and lines as they happened (`put_in_order`)."""
+    """Return spans and log records in the order of time (`put_in_order`)."""
     return put_in_order(nodes, attrgetter("writer"), _seq, time_ns)
 
 
 def put_in_order(
-    things: Iterable[T],
+    items: Iterable[T],
     writer_of: Callable[[T], str],
     seq_of: Callable[[T], int],
     time_of: Callable[[T], int],
 ) -> list[T]:
-    """Each writer's own order is by seq and never by the clock; between writers the clock
-    decides, held so that it never runs back within one."""
+    """Order items of one writer by seq, and items of different writers by time.
+
+    Within a writer, a time that is earlier than the previous one counts as equal to it.
+    """
     by_writer: dict[str, list[T]] = {}
-    for thing in things:
-        by_writer.setdefault(writer_of(thing), []).append(thing)
+    for item in items:
+        by_writer.setdefault(writer_of(item), []).append(item)
     for own in by_writer.values():
         own.sort(key=seq_of)
     if len(by_writer) <= 1:
@@ -148,15 +160,15 @@ def put_in_order(
     placed: list[tuple[int, str, int, T]] = []
     for writer, own in by_writer.items():
         latest = 0
-        for thing in own:
-            latest = max(latest, time_of(thing))
-            placed.append((latest, writer, seq_of(thing), thing))
+        for item in own:
+            latest = max(latest, time_of(item))
+            placed.append((latest, writer, seq_of(item), item))
     placed.sort(key=itemgetter(0, 1, 2))
-    return [thing for *_, thing in placed]
+    return [item for *_, item in placed]
 
 
 def time_ns(node: Node) -> int:
-    """When it happened, or began."""
+    """Return the time of a log record, or the start of a span."""
     return node.started_ns if isinstance(node, SpanInfo) else node.time_ns
 
 

@@ -1,19 +1,24 @@
-"""Records that would not encode, or are too long: the thorough, slow way to make them fit."""
+"""Repair records that cannot be encoded, and shorten records that are too long for a line."""
 
 from __future__ import annotations
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.limits import BODY_INLINE_MAX
-from vestige.record.coercion import clean_attributes, clean_message, clean_name, clean_text, cut
+from vestige.record.coercion import (
+    clean_attributes,
+    clean_message,
+    clean_name,
+    clean_text,
+    truncate,
+)
 from vestige.record.types import KnownRecord, Log, SpanOpen, SpanUpdate
 
 _VALUE_SHRUNK = 1_000
-"""Characters of an attribute here: as many as a record may have fit a line, even all escaped."""
+"""Characters per attribute. ATTRIBUTES_MAX of them fit a line, even if all are escaped."""
 
 
 def clean_record(record: KnownRecord) -> KnownRecord:
-    """The same record with only what JSON and UTF-8 can hold."""
+    """Return the record with only values that JSON and UTF-8 can represent."""
     changes: dict[str, object] = {"attributes": clean_attributes(record.attributes)}
     if isinstance(record, Log):
         changes["message"] = clean_message(record.message)
@@ -40,16 +45,16 @@ def clean_record(record: KnownRecord) -> KnownRecord:
 
 
 def shrink_record(record: KnownRecord) -> KnownRecord:
-    """A record whose line is too long even without a long body: bound every part of it."""
+    """Return the record with every part shortened, for a line that is too long."""
     record = clean_record(record)
     record.attributes = {
-        key: cut(value, _VALUE_SHRUNK) if isinstance(value, str) else value
+        key: truncate(value, _VALUE_SHRUNK) if isinstance(value, str) else value
         for key, value in record.attributes.items()
     }
     body = getattr(record, "body", None)
     if body is not None and len(body) > BODY_INLINE_MAX // 8:
-        kept = body[: BODY_INLINE_MAX // 8]
+        beginning = body[: BODY_INLINE_MAX // 8]
         record = msgspec.structs.replace(
-            record, body=f"{kept}\n…[cut by vestige: {len(body)} characters]"
+            record, body=f"{beginning}\n…[cut by vestige: {len(body)} characters]"
         )
     return record

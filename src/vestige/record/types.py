@@ -1,31 +1,31 @@
-"""The record: one fact that a process emitted, and one line of a journal.
+"""Record types. A record is one event that a process emitted, and one line of a journal.
 
-Four kinds. A span is written when it opens, when something is learned about it
-and when it closes, so that a killed program still shows what was in flight:
+There are four kinds. A span is written when it opens, when it gets attributes or links,
+and when it closes, so that a killed program still shows its open spans:
 
     span-open     work began        (its body is the input)
     span-update   attributes and links that were set while it was open
     span-close    work ended        (its body is the output)
-    log           a line said, inside a span or outside any
+    log           a log record, inside or outside a span
 
-Identity is `(writer, seq)`, never the content: two identical lines are two facts.
-Order within a run is by seq, never by clock.
+Identity is `(writer, seq)`, never the content: two identical lines are two records.
+Order within a run is by seq, never by time.
 
-Types here never mint ids or look at a clock: reading a file back must not.
-Elsewhere: record <-> journal line in record/codec.py; what a value may be in
-record/coercion.py; secrets in record/redaction/redactor.py.
+These types never create ids or read a clock, because reading a file must not.
+Journal lines are in record/codec.py, values in record/coercion.py, and secrets in
+record/redaction/redactor.py.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
+from vestige._runtime.structs import msgspec
 
 VERSION: Final = 1
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-"""A number from outside that every database can hold; the decoder checks it."""
+"""An external number that every database can store. The decoder checks the range."""
 
 Scalar = str | int | float | bool | None
 Attributes = dict[str, Scalar]
@@ -34,12 +34,17 @@ LEVELS: Final[tuple[Level, ...]] = ("debug", "info", "warn", "error")
 Status = Literal["ok", "error", "cancelled", "timeout", "interrupted"]
 STATUSES: Final[tuple[Status, ...]] = ("ok", "error", "cancelled", "timeout", "interrupted")
 
+MODEL_CALL_TYPES: Final = (
+    "llm", "embedding", "image", "speech", "transcription", "moderation", "rerank", "reranker",
+)  # fmt: skip
+"""Types of spans that call a model, and whose tokens and cost count in the sums of a run."""
+
 OWN_COMPONENT: Final = "vestige"
-"""The component of what Vestige says about itself: gaps, drops, last words, stamps."""
+"""The component of records about Vestige itself: gaps, drops, crash records, stamps."""
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A causal edge from the span that carries it to another span, perhaps of another run."""
+    """A causal link from its span to another span, which may belong to another run."""
 
     span_id: str
     run_id: str | None = None
@@ -48,25 +53,25 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BodyInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one must know to read a body that is not simply the text in its line."""
+    """How to read a body that is not simply the text in its line."""
 
     encoding: Literal["text", "base64"] = "text"
-    """base64: the bytes were no UTF-8; the line or file holds them encoded (a file: as they are)."""
+    """base64: the body is not UTF-8. Its line has it in base64; a file has the bytes themselves."""
 
     spilled_bytes: Count | None = None
-    """The body is in the home's bodies/ under this record's identity, and has this size."""
+    """The size of a body that is stored in the home's bodies/, under this record's identity."""
 
     sha256: str | None = None
-    """Of the spilled file."""
+    """The digest of the spilled file."""
 
     original_bytes: Count | None = None
-    """Set when the body was cut: the size it had. The kept part ends with a marker that says so."""
+    """The full size of a truncated body. The stored part ends with a marker."""
 
     original_sha256: str | None = None
 
 
 class Record(msgspec.Struct, tag_field="kind", omit_defaults=True, gc=False):
-    """What all kinds share."""
+    """The fields of all kinds."""
 
     v: int
     writer: str
@@ -91,11 +96,11 @@ class SpanOpen(Record, tag="span-open", gc=False):
     redacted: dict[str, int] | None = None
     """How often each redaction rule acted on this record."""
     extra: dict[str, Any] | None = None
-    """Fields that this version does not know; record/codec.py writes them back where they were."""
+    """Fields that this version does not know. record/codec.py writes them back in their place."""
 
 
 class SpanUpdate(Record, tag="span-update", gc=False):
-    """Something was learned about an open span, and must not wait for its end."""
+    """An open span got attributes or links, which must not wait for its end."""
 
     span_id: str
     attributes: Attributes = {}
@@ -119,7 +124,7 @@ class SpanClose(Record, tag="span-close", gc=False):
 
 
 class Log(Record, tag="log", gc=False):
-    """A line said."""
+    """A log record."""
 
     component: str
     level: str
@@ -141,7 +146,7 @@ class Unknown(msgspec.Struct, gc=False):
     seq: int
     run_id: str | None
     fields: dict[str, Any]
-    """The whole object, `kind` included."""
+    """The complete object, including `kind`."""
 
 
 KnownRecord = SpanOpen | SpanUpdate | SpanClose | Log

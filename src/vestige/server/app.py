@@ -28,15 +28,30 @@ from vestige.server.routes import (
     ingest,
     live,
     login,
+    messages,
     notes,
     openapi,
     openwop,
     reproduce,
+    share,
     viewer_page,
 )
 from vestige.server.server_state import BusyError, KeyBusyError, Server
 
-MODULES = (health, api, notes, reproduce, live, openapi, openwop, ingest, login, viewer_page)
+MODULES = (
+    health,
+    api,
+    notes,
+    messages,
+    reproduce,
+    share,
+    live,
+    openapi,
+    openwop,
+    ingest,
+    login,
+    viewer_page,
+)
 """Modules with a `routes(server)` function. The first route that matches handles a request."""
 
 
@@ -177,6 +192,7 @@ class AuthMiddleware:
             "vestige_http_requests_total", route=route, status=str(sent["status"]), method=method
         )
         client = scope.get("client")
+        message = state.get("message")
         self._server.log(
             {
                 "at_ns": self._server.clock.now_ns(),
@@ -187,6 +203,7 @@ class AuthMiddleware:
                 "status": sent["status"],
                 "bytes": sent["bytes"],
                 "ms": round(seconds * 1e3, 3),
+                **({"message": message} if message else {}),
             }
         )
 

@@ -7,11 +7,11 @@ unknown path reveals nothing. Only `public` routes need no key.
     principal(request)                 # the authenticated key
     require(request, "runs:write")     # raises the 403
 
-A browser authenticates with the token that is new at each start: from the printed URL, or with a
-one-time code from a file that `vestige ui` writes (server/launch_file.py). It is then a cookie
-that no script can read and no other site can send. A key in the login form works too
-(server/routes/login.py). Other sites' pages can still make a browser send requests; those are
-recognized by Host (DNS rebinding) and Origin (another site), and refused.
+A browser authenticates with the token in the printed URL, or with a one-time code from a file that
+`vestige ui` writes (server/launch_file.py). It then has a cookie that no script can read and no
+other site can send; the cookie is derived from the token and cannot sign anything. A key in the
+login form works too (server/routes/login.py). Other sites' pages can still make a browser send
+requests; those are recognized by Host (DNS rebinding) and Origin (another site), and refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from vestige.fleet.api_keys import Principal
 from vestige.limits import HTTP_BODY_RATE_MIN, HTTP_BODY_S
 from vestige.server.launch_file import render_landing_page
 from vestige.server.responses import ApiError
-from vestige.server.server_state import LOCAL, Client, Server, client
+from vestige.server.server_state import LOCAL, LOCAL_EXPORTER, Client, Server, client
+from vestige.server.viewer_instance import sign
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -143,9 +144,18 @@ def identify(server: Server, scope: Scope) -> Principal | None:
 
 def find_principal(server: Server, secret: str) -> Principal | None:
     """Return the principal of a key or token."""
-    if server.token is not None and _is_equal(secret, server.token):
+    if server.token is not None and (
+        _is_equal(secret, server.token) or _is_equal(secret, _cookie_value(server.token))
+    ):
         return LOCAL
+    if server.otlp_key is not None and _is_equal(secret, server.otlp_key):
+        return LOCAL_EXPORTER
     return server.keys.find(secret, server.clock.now_ns())
+
+
+def _cookie_value(token: str) -> str:
+    """Return the cookie's value. Browsers send it to all ports, so it is not the token itself."""
+    return sign(token, "cookie")
 
 
 def _is_equal(text: str, expected: str) -> bool:
@@ -153,7 +163,9 @@ def _is_equal(text: str, expected: str) -> bool:
 
 
 def _bearer(scope: Scope) -> str | None:
-    kind, _, secret = header(scope, b"authorization").partition(" ")
+    # Exporters disagree whether OTEL_EXPORTER_OTLP_HEADERS is percent-encoded: both forms arrive.
+    text = re.sub("^bearer%20", "Bearer ", header(scope, b"authorization"), flags=re.IGNORECASE)
+    kind, _, secret = text.partition(" ")
     return (secret.strip() or None) if kind.lower() == "bearer" else None
 
 
@@ -219,7 +231,7 @@ def exchange_token(server: Server, scope: Scope) -> Response | None:
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     for name, value in pairs:
         if name == "launch" and scope["method"] == "GET":
-            anchor = server.launches.redeem(value)
+            anchor = server.launches.redeem(server.token, value)
             if anchor is None:
                 return None
             return _with_cookie(server, scope, render_landing_page(anchor))
@@ -242,7 +254,8 @@ def _redirect_without_token(scope: Scope, pairs: list[tuple[str, str]]) -> Respo
 def _with_cookie(server: Server, scope: Scope, response: Response) -> Response:
     response.set_cookie(
         cookie_name(server),
-        server.token or "",
+        _cookie_value(server.token or ""),
+        max_age=server.cookie_s,
         httponly=True,
         samesite="strict",
         path="/",

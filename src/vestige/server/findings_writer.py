@@ -7,7 +7,6 @@ one thread writes from a bounded queue. Findings that do not fit are computed ag
 from __future__ import annotations
 
 import queue
-import sqlite3
 import threading
 from collections.abc import Sequence
 
@@ -15,8 +14,8 @@ from vestige.errors import StoreError
 from vestige.home import Home
 from vestige.limits import FINDINGS_WAITING_MAX
 from vestige.record.run import RunInfo
+from vestige.store.open import open_store
 from vestige.store.protocol import CheckResult
-from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 class FindingsWriter:
@@ -50,7 +49,7 @@ class FindingsWriter:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             try:
-                with SqliteStore.open(self._home.store) as store:
+                with open_store(self._home.store) as store:
                     store.store_findings(*item)
-            except (StoreError, sqlite3.Error, OSError):
+            except (StoreError, OSError):
                 continue  # a read-only or busy home

@@ -10,8 +10,8 @@ all network requests. Details that are too large are left out, and the page show
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from vestige._runtime.clock import SYSTEM
 from vestige.errors import UsageError, VestigeError
+from vestige.formats.atomic_file import create_file
 from vestige.limits import (
     EXPORT_BODY_BYTES_MAX,
     EXPORT_BYTES_MAX,
@@ -47,14 +48,8 @@ def export_html(debugger: Debugger, id: str, target: Path, report: Progress | No
         raise UsageError(f"{target}: already exists. Choose another name.")
     cached = CachedDebugger(debugger.store, debugger.resolve(id, "run").run)
     html = render(viewer, cached, report)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with open(os.open(part, flags, 0o600), "wb") as file:
-            file.write(html)
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
+    with create_file(target) as file:
+        file.write(html)
     return target
 
 
@@ -127,6 +122,14 @@ class _Responses:
             data = call_tool(self._debugger, tool, values).data()
         except VestigeError:
             return None  # the page shows that this response is not included
+        return self._store(verb, params, data)
+
+    def add_messages(self, span: str) -> None:
+        """Store a model call as a chat, which is a route of its own (server/routes/messages.py)."""
+        with contextlib.suppress(VestigeError):
+            self._store("messages", {"id": span}, self._debugger.messages(span).data())
+
+    def _store(self, verb: str, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
         text = encode(data)
         self.responses[key_of(verb, **params)] = text
         self.size_bytes += len(text)
@@ -181,6 +184,7 @@ def _collect_spans(collected: _Responses, run: Run) -> dict[str, int]:
             else:
                 collected.add("body", id=span.short_id, **{which: True})
         if span.type == "llm" and (calls := calls + 1) <= EXPORT_CALLS_MAX:
+            collected.add_messages(span.short_id)
             collected.add("segments", id=span.short_id)
             collected.add("diff", a=span.short_id, prev=True)
     return left_out

@@ -1,12 +1,13 @@
 """Open the viewer in a browser without its token on a command line.
 
-    code = server.launches.add("#/run/r7")
+    code = make_launch_code(key, "#/run/r7")
     with launch_file(f"http://127.0.0.1:8642/?launch={code}") as path:
         webbrowser.open(path.as_uri())
 
 Every user of the machine can read a browser's arguments (ps). So the browser gets the path of a
-file that only its owner can read, and which redirects to a URL with a code. The server accepts the
-code once, for a short time, in exchange for the cookie.
+file that only its owner can read, and which redirects to a URL with a code. The server accepts
+the code once, for a short time, in exchange for the cookie. The code is signed with the viewer's
+key, so a second `vestige ui` can open the instance that the first one serves.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from starlette.responses import Response
 
 from vestige._runtime import clock
 from vestige.server.responses import NO_STORE
+from vestige.server.viewer_instance import sign
 
-LAUNCH_S: Final = 300.0
+LAUNCH_S: Final = 300
 """Lifetime of a code: a browser that is not running yet may start slowly."""
 _PAGE: Final = """<!doctype html>
 <html lang="en">
@@ -39,25 +41,32 @@ _PAGE: Final = """<!doctype html>
 """
 
 
+def make_launch_code(key: str, anchor: str) -> str:
+    """Return a code that opens the viewer with this key at an anchor (the URL's hash)."""
+    until = str(clock.SYSTEM.now_ns() // 10**9 + LAUNCH_S)
+    nonce = clock.random_bytes(12).hex()
+    place = anchor.encode().hex()
+    return f"{until}.{nonce}.{place}.{sign(key, 'launch', until, nonce, place)}"
+
+
 class LaunchCodes:
-    """Single-use codes, each of which authenticates one browser."""
+    """Redeem launch codes, each of which authenticates one browser."""
 
     def __init__(self) -> None:
-        self._anchors: dict[str, tuple[float, str]] = {}
+        self._used: dict[str, int] = {}
 
-    def add(self, anchor: str) -> str:
-        """Return a new code that opens the viewer at this anchor (the URL's hash)."""
-        code = clock.random_bytes(24).hex()
-        self._anchors[code] = (clock.monotonic() + LAUNCH_S, anchor)
-        return code
-
-    def redeem(self, text: str) -> str | None:
-        """Return the anchor of a code. None: the code is unknown, used or expired."""
-        for code, (until, anchor) in [*self._anchors.items()]:
-            if hmac.compare_digest(text.encode("utf-8", "replace"), code.encode()):
-                del self._anchors[code]
-                return anchor if clock.monotonic() <= until else None
-        return None
+    def redeem(self, key: str, code: str) -> str | None:
+        """Return the anchor of a code. None: the code is forged, used or expired."""
+        until, nonce, place, signature = (*code.split("."), "", "", "", "")[:4]
+        expected = sign(key, "launch", until, nonce, place)
+        if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected.encode()):
+            return None
+        now = clock.SYSTEM.now_ns() // 10**9
+        self._used = {each: end for each, end in self._used.items() if end >= now}
+        if int(until) < now or nonce in self._used:
+            return None
+        self._used[nonce] = int(until)
+        return bytes.fromhex(place).decode()
 
 
 def render_landing_page(anchor: str) -> Response:

@@ -25,7 +25,13 @@ SHAPES: dict[str, dict[str, str]] = {
         "run": "object", "types": "object", "findings": "array", "passed": "array",
         "cost_usd": "number?", "good_run": "object?", "stamps": "array",
     },
-    "check": {"run_id": "string", "findings": "array", "passed": "array", "failed": "object"},
+    "check": {
+        "run_id": "string",
+        "findings": "array",
+        "passed": "array",
+        "not_applicable": "array",
+        "failed": "object",
+    },
     "why": {"chain": "array", "others": "array"},
     "notes": {"run_id": "string", "notes": "array"},
     "show": {"run": "object", "spans": "array", "logs": "array", "next": "integer?"},
@@ -50,6 +56,7 @@ SHAPES: dict[str, dict[str, str]] = {
     "span": {
         "run_id": "string", "span": "object", "parent": "string?", "children": "array",
         "linked_from": "array", "logs": "array", "previews": "object", "cost_usd": "number?",
+        "edits": "array",
     },
     "body": {
         "span_id": "string", "short_id": "string", "which": "string", "path": "string?",
@@ -63,6 +70,7 @@ SHAPES: dict[str, dict[str, str]] = {
         "by": "string", "since": "string", "buckets": "array", "totals": "object",
         "priced": "boolean", "unpriced_models": "array", "tools": "object",
     },
+    "groups": {"examined": "integer", "more": "boolean", "groups": "array"},
     "compare": {
         "a": "array", "b": "array", "a_given": "integer", "b_given": "integer",
         "separations": "array",

@@ -25,6 +25,7 @@ from vestige.errors import (
 from vestige.home import Home
 from vestige.limits import GZIP_LEVEL, GZIP_MIN
 from vestige.query import formatting
+from vestige.record.redaction.output_redaction import redact_text
 
 NO_STORE = "no-store"
 PRIVATE = "private, no-cache"
@@ -62,7 +63,8 @@ class ApiError(Exception):
 
 def api_error_of(error: Exception, home: Home) -> ApiError | None:
     """Convert an error of Vestige to an ApiError. None: the error is a bug."""
-    message = formatting.single_line(str(error).replace(str(home.root), "the home"), 2_000)
+    text = redact_text(str(error).replace(str(home.root), "the home"))
+    message = formatting.single_line(text, 2_000)
     if isinstance(error, AmbiguousIdError):
         return ApiError(400, "ambiguous_id", message, {"candidates": error.candidates})
     if isinstance(error, NotFoundError):

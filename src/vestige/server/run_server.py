@@ -2,7 +2,8 @@
 
     serve(make_server(home, "127.0.0.1"), "127.0.0.1", 8642, ready=print)
 
-On loopback without keys, the printed URL contains a token that is new at each start. A public
+On loopback without keys, the printed URL contains a token. It is new at each start of `serve`; that
+of `vestige ui` is the key in the home (server/viewer_instance.py). A public
 address is served only with keys, and with TLS unless the caller passes `insecure`.
 """
 
@@ -38,10 +39,14 @@ from vestige.limits import (
     LIVE_SEND_S,
 )
 from vestige.server.app import make_app
-from vestige.server.collector_process import CollectorProcess, prepare
+from vestige.server.collector_watch import CollectorWatch, prepare
+from vestige.server.otlp_grpc import GrpcEndpoint
+from vestige.server.otlp_ports import OtlpPorts, read_otlp_key
 from vestige.server.responses import NO_STORE, encode
 from vestige.server.server_state import Server
 
+COOKIE_S = 30 * 86400
+"""Lifetime of the cookie of a lasting token."""
 LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
@@ -58,13 +63,16 @@ def make_server(
     home: Home,
     host: str,
     *,
-    token: bool | None = None,
+    token: bool | str | None = None,
     names: Sequence[str] = (),
     log: Callable[[dict[str, object]], None] | None = None,
     demo_workflows: bool = False,
     body_s: float = HTTP_BODY_S,
 ) -> Server:
-    """Create the server's state. `token=None` creates a token if there are no keys."""
+    """Create the server's state. `token=None` creates a token if there are no keys.
+
+    A token that is passed lasts longer than this server, and so does its cookie.
+    """
     local = is_loopback(host)
     has_keys = Keys(home).has_active(clock.SYSTEM.now_ns())
     if not local and not has_keys:
@@ -79,10 +87,11 @@ def make_server(
     hosts = frozenset(name.lower() for name in names)
     if local:
         hosts |= LOOPBACK_NAMES | {host.lower()}
-    secret = clock.random_bytes(24).hex() if token else None
+    secret = clock.random_bytes(24).hex() if token is True else token or None
     return Server(
         home,
         token=secret,
+        cookie_s=COOKIE_S if isinstance(token, str) else None,
         hosts=hosts or None,
         log=log,
         body_s=body_s,
@@ -99,9 +108,13 @@ def serve(
     key: Path | None = None,
     insecure: bool = False,
     collect: bool = True,
+    otlp: OtlpPorts | None = None,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `ready` is called with the URL once the socket listens."""
+    """Serve until SIGINT or SIGTERM. `ready` is called with the URL once the socket listens.
+
+    `otlp`: also listen on OpenTelemetry's own ports.
+    """
     _check_tls(cert, key)
     if cert is None and not insecure and not is_loopback(host):
         raise UsageError(
@@ -110,10 +123,19 @@ def serve(
         )
     prepare(server.home)
     _redirect_logging(server)
-    with _open_socket(host, port) as listener:
-        server.port = listener.getsockname()[1]
+    with contextlib.ExitStack() as sockets:
+        listeners = [sockets.enter_context(_open_socket(host, port))]
+        server.port = listeners[0].getsockname()[1]
+        app = make_app(server)
+        grpc = None
+        if otlp is not None:
+            server.otlp_key = read_otlp_key(server.home) if is_loopback(host) else None
+            listeners.append(sockets.enter_context(_open_socket(host, otlp.http)))
+            if otlp.grpc is not None:
+                name = min(server.hosts or ("localhost",))
+                grpc = GrpcEndpoint(app, host, otlp.grpc, name=name, cert=cert, key=key)
         config = uvicorn.Config(
-            make_app(server),
+            app,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -126,9 +148,9 @@ def serve(
             h11_max_incomplete_event_size=HTTP_HEADER_BYTES_MAX,
             timeout_graceful_shutdown=HTTP_SHUTDOWN_S,
         )
-        collector = CollectorProcess(server.home) if collect else None
+        collector = CollectorWatch(server.home) if collect else None
         try:
-            running = _Uvicorn(config, server)
+            running = _Uvicorn(config, server, grpc)
             server.connections = running.server_state.connections
             server.connections_max = _connections_max()
             server.stop = running.stop
@@ -136,7 +158,9 @@ def serve(
                 if collector is not None:
                     collector.start()
                 ready(format_url(server, host, secure=cert is not None))
-                running.run(sockets=[listener])
+                running.run(sockets=listeners)
+                if running.failure is not None:
+                    raise running.failure
         finally:
             if collector is not None:
                 collector.close()
@@ -181,6 +205,15 @@ def _check_tls(cert: Path | None, key: Path | None) -> None:
         raise UsageError(f"--cert {cert}, --key {key}: cannot be loaded ({error}).") from None
 
 
+def is_free(host: str, port: int) -> bool:
+    """Return whether a server can listen on a port."""
+    try:
+        with _open_socket(host, port):
+            return True
+    except UsageError:
+        return False
+
+
 @contextlib.contextmanager
 def _open_socket(host: str, port: int) -> Iterator[socket.socket]:
     try:
@@ -206,9 +239,14 @@ def _open_socket(host: str, port: int) -> Iterator[socket.socket]:
 class _Uvicorn(uvicorn.Server):
     """Shuts down gracefully: streams end, requests are finished, and the exit code is 0."""
 
-    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+    def __init__(
+        self, config: uvicorn.Config, server: Server, grpc: GrpcEndpoint | None = None
+    ) -> None:
         super().__init__(config)
         self._server = server
+        self._grpc = grpc
+        self.failure: UsageError | None = None
+        """Why the server could not start."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -227,8 +265,19 @@ class _Uvicorn(uvicorn.Server):
     def stop(self) -> None:
         self.should_exit = True
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._grpc is not None:
+            try:
+                await self._grpc.start()
+            except UsageError as error:
+                self.failure = error
+                self.should_exit = True
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._server.stopping.set()
+        if self._grpc is not None:
+            await self._grpc.stop()
         await super().shutdown(sockets)
 
 

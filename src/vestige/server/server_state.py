@@ -9,14 +9,13 @@ would not be faster (the interpreter runs one at a time) and would cost memory. 
 all threads are busy, and beyond a limit they are refused. Keys take turns (server/reader_pool.py),
 and a read whose client has disconnected is cancelled.
 
-Elsewhere: authentication in server/auth.py; journal ingest in server/collector_process.py.
+Elsewhere: authentication in server/auth.py; journal ingest in server/collector_watch.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -43,14 +42,15 @@ from vestige.server.launch_file import LaunchCodes
 from vestige.server.metrics import Metrics
 from vestige.server.reader_pool import BusyError, KeyBusyError, Readers
 from vestige.store.cancellation import on_cancel
-from vestige.store.sqlite import schema
-from vestige.store.sqlite.change_detector import read_change_marker
-from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.store.open import open_store, read_change_marker
 
 T = TypeVar("T")
 
 LOCAL = Principal("local", None, frozenset(SCOPES))
 """The user who started the server and has its token, and who can read the home anyway."""
+
+LOCAL_EXPORTER = Principal("otlp", None, frozenset({"runs:write"}))
+"""An OpenTelemetry exporter on this machine, which has the home's OTLP key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class Server:
         home: Home,
         *,
         token: str | None = None,
+        cookie_s: int | None = None,
         hosts: frozenset[str] | None = None,
         clock: clock.Clock = clock.SYSTEM,
         log: Callable[[dict[str, object]], None] | None = None,
@@ -85,6 +86,10 @@ class Server:
         self.keys = Keys(home)
         self.clock = clock
         self.token = token
+        self.cookie_s = cookie_s
+        """Lifetime of the cookie in seconds. None: until the browser is closed."""
+        self.otlp_key: str | None = None
+        """The key of exporters on this machine (server/otlp_ports.py). None: none is accepted."""
         self.launches = LaunchCodes()
         """Codes that `vestige ui` passes to the browser that it starts, instead of the token."""
         self.hosts = hosts
@@ -161,15 +166,11 @@ class Server:
         """Yield the calling thread's debugger over the runs that this principal may see."""
         debugger = self._debugger(principal.tenant)
         try:
-            with on_cancel(_store_of(debugger).interrupt):
+            with on_cancel(debugger.store.interrupt):
                 yield debugger
-        except sqlite3.Error as error:
+        except StoreError:
             self._close_debugger(principal.tenant)  # the store may have been replaced
-            raise StoreError(f"{self.home.store}: cannot be read ({error}).") from error
-
-    def store(self, principal: Principal) -> SqliteStore:
-        """Return the store of the calling thread's debugger, for code that reads rows."""
-        return _store_of(self._debugger(principal.tenant))
+            raise
 
     def state(self) -> bytes:
         """Return a marker that changes with the store and config.toml. Never blocks."""
@@ -186,7 +187,7 @@ class Server:
             debuggers = self._thread_state.debuggers = {}
         found = debuggers.get(tenant)
         if found is not None:
-            if _is_current(found):
+            if found.store.is_current():
                 return found
             self._close_debugger(tenant)
         while len(debuggers) >= TENANTS_OPEN_MAX:
@@ -202,26 +203,9 @@ class Server:
     def _make_debugger(self, tenant: str | None) -> Debugger:
         from vestige.collector.health import examine
 
-        store = SqliteStore.open(self.home.store, readonly=True, tenant=tenant)
+        store = open_store(self.home.store, readonly=True, tenant=tenant)
         store_findings = self._findings_writer.store_later
         return Debugger(store, keep=store_findings, health=lambda: examine(self.home, store), at="")
-
-
-def _is_current(debugger: Debugger) -> bool:
-    """Return whether the store is still the home's, and not migrated by a newer version."""
-    store = _store_of(debugger)
-    if store.frozen:
-        return False  # a copy for a full disk: there may be space again
-    try:
-        return store.is_in_place() and schema.version(store._connection) == schema.VERSION
-    except sqlite3.Error:
-        return False
-
-
-def _store_of(debugger: Debugger) -> SqliteStore:
-    store = debugger.store
-    assert isinstance(store, SqliteStore)
-    return store
 
 
 def _ignore_result(future: asyncio.Future[object]) -> None:

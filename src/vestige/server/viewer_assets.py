@@ -35,14 +35,16 @@ class Viewer:
     def policy(self, connect: str, *, framed: bool = True) -> str:
         """Return a policy that allows the page's own script and style, and requests to `connect`.
 
-        `framed` adds frame-ancestors, which only a header can set. Trusted types are forbidden,
-        so no text can become markup.
+        Frames may only show `blob:` documents of the page itself: the preview of recorded HTML,
+        whose sandbox allows nothing. `framed` adds frame-ancestors, which only a header can set.
+        Trusted types are forbidden, so no text can become markup.
         """
         rules = [
             "default-src 'none'",
             f"script-src {' '.join(self.scripts)}",
             f"style-src {' '.join(self.styles)}",
             "img-src data:",
+            "frame-src blob:",
             f"connect-src {connect}",
             "base-uri 'none'",
             "form-action 'none'",

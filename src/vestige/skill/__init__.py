@@ -9,5 +9,5 @@ from importlib.resources import files
 
 
 def read_skill(name: str) -> str:
-    """A text of this folder, as it stands."""
+    """Return a text of this folder."""
     return files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")

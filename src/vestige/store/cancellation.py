@@ -18,7 +18,7 @@ from contextvars import ContextVar
 
 
 class CancelledReadError(Exception):
-    """The read was cancelled: there is no client to answer. Never shown to a user."""
+    """The read was cancelled, because its client has disconnected. Never shown to a user."""
 
 
 class Cancellation:

@@ -255,7 +255,7 @@ def export_files(content: BundleContent, folder: Path) -> ExportedFiles:
 
 
 def _reason(error: BundleCorruptedError, path: str) -> str:
-    """What is wrong with a file, without its name in front."""
+    """Return the reason of an error about a file, without the file's name."""
     return str(error).partition(path)[2].strip(" :.") or str(error)
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 
-from vestige._runtime.clock import SYSTEM
-from vestige.errors import UnreadableError, UsageError
-from vestige.formats import get_format, openwop
+from vestige.errors import UsageError
+from vestige.formats import get_format, messages, openwop
 from vestige.formats.protocol import RunToWrite
 from vestige.home import Home
 from vestige.query.stats.user_prices import load_user_prices
@@ -16,6 +13,7 @@ from vestige.record.redaction.output_redaction import redact_body, redact_log, r
 from vestige.record.run import LogInfo, RunInfo
 from vestige.record.types import Attributes
 from vestige.store.protocol import Store
+from vestige.transfer.key_files import read_or_create_key
 
 
 def export_run(
@@ -25,16 +23,21 @@ def export_run(
     target: Path,
     redaction: str | None = None,
     key: bytes = b"",
+    shape: str | None = None,
 ) -> Path:
     """Write a stored run to a file or folder. Return the path that was created.
 
     `redaction`: how redacted secrets are written, for formats that have several ways.
-    `key`: the key of hashed secrets.
+    `key`: the key of hashed secrets. `shape`: whose messages the format messages has.
     """
     writer = get_format(format)
+    if shape is not None and format != "messages":
+        raise UsageError(f"--shape: not available for {format}. Leave it out.")
     # An openwop bundle has a limited size and contains few logs of a long run.
     with_logs = format != "openwop" or redaction == "passthrough"
     source = load_run_to_write(store, run_id, with_logs=with_logs)
+    if shape is not None:
+        return messages.write_run(source, target, shape)  # type: ignore[arg-type]  # checked there
     if redaction is None:
         return writer.write_run(source, target)
     if format != "openwop":
@@ -84,21 +87,4 @@ def read_hash_key(home: Home) -> bytes:
 
     A secret has the same hash in all exports of a home, and nobody else can verify a guess.
     """
-    path = home.hash_key
-    try:
-        if not path.exists():
-            partial = path.with_name(f".{path.name}.{os.getpid()}.{SYSTEM.writer_id()}")
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(os.urandom(32))
-            with contextlib.suppress(FileExistsError):  # another process was first
-                os.link(partial, path)
-            partial.unlink()
-        key = path.read_bytes()
-    except OSError as error:
-        raise UnreadableError(
-            f"{path}: cannot be read or created ({error.strerror})."
-            " Make its folder writable, or use the mode mask."
-        ) from None
-    if len(key) < 16:
-        raise UnreadableError(f"{path}: too short for a key. Delete it to create a new key.")
-    return key
+    return read_or_create_key(home.hash_key, "Make its folder writable, or use the mode mask.")

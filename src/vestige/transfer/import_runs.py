@@ -11,11 +11,11 @@ a separate run of the same conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +29,7 @@ from vestige.limits import BATCH_BYTES, IMPORT_BATCH
 from vestige.record.redaction.bulk_redaction import masked
 from vestige.record.types import KnownRecord
 from vestige.store.protocol import Store
-from vestige.store.span_batches import SpanBatch
-from vestige.transfer.import_worker import Batch, read_in_worker
+from vestige.transfer.compressed_file import CompressedFormat, decompress, is_compressed
 
 if TYPE_CHECKING:
     from vestige.record.redaction.redactor import Redactor
@@ -50,9 +49,24 @@ class ImportResult:
     problems: Sequence[Problem]
 
 
-def find_format(path: Path) -> tuple[str, Format] | None:
-    """Return the name and the module of the format of a path."""
-    for name in NAMES:
+def find_format(path: Path, name: str | None = None) -> tuple[str, Format] | None:
+    """Return the name and the module of the format of a path; of a compressed file, too.
+
+    `name`: the format that the user named.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        return None  # opening a pipe or a device may wait for ever
+    names = NAMES if name is None else (name,)
+    found = _find_readable(path, names)
+    if found is not None or not is_compressed(path):
+        return found
+    plain = decompress(path)
+    inner = _find_readable(plain, names)
+    return inner and (inner[0], CompressedFormat(inner[1], path, plain))
+
+
+def _find_readable(path: Path, names: Iterable[str]) -> tuple[str, Format] | None:
+    for name in names:
         known = get_format(name)
         if known.is_readable(path):
             return name, known
@@ -69,17 +83,19 @@ def import_path(
     """Import every run at a path, one after the other."""
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or directory.")
-    if format is not None:
-        reader = get_format(format)
-    else:
-        found = find_format(path)
-        if found is None:
-            raise UnreadableError(
-                f"{path}: unsupported format (expected one of: {', '.join(NAMES)})."
-            )
-        reader = found[1]
+    found = find_format(path, format)
+    if found is None and format is None:
+        raise UnreadableError(f"{path}: unsupported format (expected one of: {', '.join(NAMES)}).")
+    reader = found[1] if found is not None else get_format(format or "")
+    yield from import_found(store, reader, reader.find_runs(path), on_progress)
+
+
+def import_found(
+    store: Store, reader: Format, run_paths: Iterable[Path], on_progress: OnProgress | None = None
+) -> Iterator[ImportResult]:
+    """Import runs that `find_runs` of a format has found."""
     importer = _Importer(store, reader, _redactor(), on_progress)
-    for run_path in reader.find_runs(path):
+    for run_path in run_paths:
         yield from importer.add(run_path)
     yield from importer.flush()
 
@@ -90,7 +106,7 @@ def _redactor() -> Redactor:
     from vestige.home import get_home
     from vestige.record.redaction.redactor import Redactor
 
-    return Redactor(kept_in=get_home().scanners)
+    return Redactor(cache_folder=get_home().scanners)
 
 
 _SMALL_MAX = 1_000
@@ -119,7 +135,7 @@ class _Importer:
         source: Source | None = None
         try:
             source = self._reader.read_run(path)
-            head, _, is_small = _read_up_to(source.records, _SMALL_MAX, _SMALL_BYTES_MAX)
+            head, is_small = _read_up_to(source.records, _SMALL_MAX, _SMALL_BYTES_MAX)
         except _READ_ERRORS as error:
             yield from self.flush()
             yield _build_failure(path, error, source.problems if source is not None else [])
@@ -212,48 +228,24 @@ def import_source(
     new_count = 0
     writers: set[str] = set()
     runs: set[str] = set()
-    # If the run exists, some spans may be known, and their packed bodies would be orphans.
-    as_spans = not store.has_run(source.run_id)
-    with pause_gc(), closing(_iter_batches(source, redactor, as_spans)) as batches:
-        for batch in batches:
-            stats = _BatchStats()
+    with pause_gc():
+        for batch in _iter_batches(source, redactor, store if source.mergeable else None):
+            batch_writers = set(map(_writer_of, batch))
             with store.transaction():
-                new_count += store.append_batches(stats.count_records(batch))
+                new_count += store.append(batch)
                 # In each transaction, or a collector would take the writer for a crashed process.
-                for writer in stats.writers:
+                for writer in batch_writers:
                     store.end_writer(writer, "imported")
-            writers |= stats.writers
-            runs |= stats.runs
+            writers |= batch_writers
+            runs.update(map(_run_of, batch))
             if on_progress is not None:
-                on_progress(stats.count)
+                on_progress(len(batch))
     _import_notes(store, source)
     _mark_imported(store, writers, runs)
     return new_count
 
 
 _writer_of, _run_of = attrgetter("writer"), attrgetter("run_id")
-
-
-class _BatchStats:
-    """The writers, runs and number of the records of a batch."""
-
-    def __init__(self) -> None:
-        self.writers: set[str] = set()
-        self.runs: set[str] = set()
-        self.count = 0
-
-    def count_records(self, batch: Batch) -> Batch:
-        """Yield the parts of a batch and count their records."""
-        for part in batch:
-            if isinstance(part, SpanBatch):
-                self.count += 2 * len(part.spans)
-                self.writers.add(part.writer)
-                self.runs.add(part.run_id)
-            else:
-                self.count += len(part)
-                self.writers.update(map(_writer_of, part))
-                self.runs.update(map(_run_of, part))
-            yield part
 
 
 def _mark_imported(store: Store, writers: Iterable[str], runs: Iterable[str]) -> None:
@@ -275,72 +267,51 @@ def _import_notes(store: Store, source: Source) -> None:
             return
 
 
-def _iter_batches(source: Source, redactor: Redactor, as_spans: bool) -> Generator[Batch]:
-    """Yield redacted batches, bounded in records and bytes. A process reads a long source."""
-    records = source.records
-    counts = _iter_batch_counts()
-    if source.forkable:
-        head, _, is_short = _read_up_to(records, _SHORT_MAX, _SHORT_BYTES_MAX)
-        records = chain(head, records)
-        if not is_short:
-            parts = _iter_parts(records, _PART_RECORDS, _PART_BYTES)
-            batches = read_in_worker(source, parts, redactor, counts, as_spans)
-            if batches is not None:
-                with closing(batches):
-                    yield from batches
-                return
+def _iter_batches(
+    source: Source, redactor: Redactor, known_in: Store | None
+) -> Iterator[list[KnownRecord]]:
+    """Yield redacted batches, bounded in records and bytes, without those that a store has."""
     is_last = False
     while not is_last:
-        batch, _, is_last = _read_up_to(records, next(counts), BATCH_BYTES)
+        batch, is_last = _read_up_to(source.records, IMPORT_BATCH, BATCH_BYTES)
+        if known_in is not None:
+            batch = _drop_seen(known_in, batch)
         if batch:
-            yield [masked(batch, redactor)]
+            yield masked(batch, redactor)
 
 
-def _iter_batch_counts() -> Iterator[int]:
-    """Yield the numbers of records per batch. The first are small, so that storing starts soon."""
-    count = IMPORT_BATCH // 8
-    while True:
-        yield count
-        count = min(2 * count, IMPORT_BATCH)
+def _drop_seen(store: Store, batch: list[KnownRecord]) -> list[KnownRecord]:
+    """Drop the records of a grown source that were imported before: redacting them is slow.
 
-
-_SHORT_MAX = 2_000
-"""Longer sources are read by a process, which takes some milliseconds to start."""
-_SHORT_BYTES_MAX = BATCH_BYTES // 8
-_PART_RECORDS = 500
-"""Records that the process sends at once, a few milliseconds of work."""
-_PART_BYTES = BATCH_BYTES // 8
-
-
-def _iter_parts(
-    records: Iterator[KnownRecord], count_max: int, bytes_max: int
-) -> Iterator[tuple[list[KnownRecord], int]]:
-    """Yield all records in bounded parts, with the size of their bodies."""
-    is_last = False
-    while not is_last:
-        part, size, is_last = _read_up_to(records, count_max, bytes_max)
-        if part:
-            yield part, size
+    Numbers of a writer increase and were imported in order, so the seen ones come first.
+    """
+    new: list[KnownRecord] = []
+    for writer, group in groupby(batch, _writer_of):
+        records = list(group)
+        first = bisect_left(records, True, key=lambda each: not store.has_seen(writer, each.seq))
+        new += records[first:]
+    return new
 
 
 def _read_up_to(
     records: Iterator[KnownRecord], count_max: int, bytes_max: int
-) -> tuple[list[KnownRecord], int, bool]:
-    """Return the next records, the size of their bodies, and whether they are the last ones."""
+) -> tuple[list[KnownRecord], bool]:
+    """Return the next records, and whether they are the last ones."""
     part: list[KnownRecord] = []
     size = 0
     for record in records:
         part.append(record)
         size += len(getattr(record, "body", None) or "")
         if len(part) >= count_max or size >= bytes_max:
-            return part, size, False
-    return part, size, True
+            return part, False
+    return part, True
 
 
 __all__ = [
     "ImportResult",
     "check_source",
     "find_format",
+    "import_found",
     "import_path",
     "import_source",
     "recover_source",

@@ -5,17 +5,43 @@ A note waits for the current transaction of a collector, which takes moments.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import getpass
+import subprocess
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from vestige._runtime import clock
 from vestige.errors import NotFoundError, UsageError
 from vestige.home import Home
 from vestige.limits import NOTE_MAX
 from vestige.record.note import Note
-from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.store.open import open_store
 
 if TYPE_CHECKING:
     from vestige.query.debugger import Debugger
+
+
+AUTHOR_S: Final = 2.0
+"""Time for git to answer."""
+
+
+@cache
+def find_author() -> str | None:
+    """Return the name of this user: `user.name` of git, else the name of the account."""
+    try:
+        command = ["git", "config", "--get", "user.name"]
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=AUTHOR_S, stdin=subprocess.DEVNULL
+        )
+        name = found.stdout.strip()
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        name = ""
+    if name:
+        return name
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None
 
 
 def add_note(
@@ -46,8 +72,8 @@ def add_note(
         event_id=event_id,
         author=author,
     )
-    with SqliteStore.open(home.store) as store:
-        store.add_note(note, getattr(debugger.store, "tenant", None))
+    with open_store(home.store) as store:
+        store.add_note(note, debugger.store.tenant)
         stored = [each for each in store.notes(note.run_id) if each.id == note.id]
     if not stored:
         raise NotFoundError(f"{target.run.short_id}: was deleted while the note was written.")

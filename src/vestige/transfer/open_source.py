@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
-from vestige.home import JOURNAL_SUFFIX, Home, get_home, is_default
+from vestige.home import JOURNAL_SUFFIX, Home, explain_missing, get_home, is_default
 from vestige.limits import COPY_MAX
 from vestige.query.debugger import Debugger
 from vestige.query.formatting import single_line
+from vestige.transfer.compressed_file import decompress, is_compressed
 from vestige.transfer.import_runs import find_format
 from vestige.transfer.temp_store import (
     TempStore,
@@ -40,11 +41,13 @@ from vestige.transfer.temp_store import (
 
 if TYPE_CHECKING:
     from vestige.record.run import RunInfo
-    from vestige.store.protocol import CheckResult
+    from vestige.store.protocol import CheckResult, Store
 
 STORE_SUFFIX = ".db"
 
-_SUFFIXES = (STORE_SUFFIX, JOURNAL_SUFFIX, ".wink", ".json", ".jsonl", ".xml", ".zip", ".html")
+_SUFFIXES = (
+    STORE_SUFFIX, JOURNAL_SUFFIX, ".wink", ".json", ".jsonl", ".xml", ".zip", ".html", ".gz", ".zst"
+)  # fmt: skip
 """Suffixes of files that can be opened. A text with one of these is meant as a path."""
 
 _UNSUPPORTED = (
@@ -62,15 +65,19 @@ def open_path(
     """
     home = get_home(path)
     if home.root.is_file():
-        return _open_file(home.root)
+        return _open_file(home.root, glance=glance)
     if home.root.is_dir() and not _is_home(home.root) and find_format(home.root) is not None:
-        head = load_head(home.root) if glance else None
-        if head is None:
-            return _debug_store(home.root, load_runs(home.root))
-        debugger = _debug_store(home.root, head[0])
-        debugger.unread = head[1]
-        return debugger
+        return _open_runs(home.root, glance=glance)
     return _open_home(home)
+
+
+def _open_runs(path: Path, *, glance: bool) -> Debugger:
+    head = load_head(path) if glance else None
+    if head is None:
+        return _debug_store(path, load_runs(path))
+    debugger = _debug_store(path, head[0])
+    debugger.unread = head[1]
+    return debugger
 
 
 def is_source(text: str) -> bool:
@@ -82,11 +89,18 @@ def is_source(text: str) -> bool:
         return False
     path = Path(split_source(text)[0])
     try:
-        if path.is_file() and path.suffix in (JOURNAL_SUFFIX, STORE_SUFFIX):
+        if path.is_file() and _plain_suffix(path) in (JOURNAL_SUFFIX, STORE_SUFFIX):
             return True
         return path.exists() and (_is_home(path) or find_format(path) is not None)
+    except UnreadableError:  # a damaged compressed file: opening it says why
+        return True
     except OSError:
         return False
+
+
+def _plain_suffix(path: Path) -> str:
+    """Return the suffix of a file, without that of its compression."""
+    return path.with_suffix("").suffix if is_compressed(path) else path.suffix
 
 
 def split_source(text: str) -> tuple[str, str]:
@@ -113,7 +127,7 @@ def open_as_home(text: str) -> Iterator[tuple[Home, bool]]:
             yield home, False
         return
     with open_path(path) as debugger:
-        yield Home(Path(debugger.store.path).parent), False  # type: ignore[attr-defined]  # a file
+        yield Home(_get_file(debugger.store).parent), False
 
 
 @contextmanager
@@ -126,7 +140,7 @@ def open_home_or_copy(home: Home) -> Iterator[tuple[Home, bool, str | None]]:
         yield home, True, None
         return
     with open_path(home) as debugger:
-        opened = Home(Path(debugger.store.path).parent)  # type: ignore[attr-defined]  # a file
+        opened = Home(_get_file(debugger.store).parent)
         yield opened, opened.root == home.root, debugger.notice
 
 
@@ -181,6 +195,11 @@ def _find_id(runs: dict[str, str], text: str | None) -> str | None:
     return runs[str(Path(path))] + snapshot  # Path normalizes `./x` to `x`
 
 
+def _get_file(store: Store) -> Path:
+    assert store.path is not None, "a temporary store is a file"
+    return store.path
+
+
 def _is_home(path: Path) -> bool:
     return (path / "journal").is_dir() or (path / "store.db").is_file()
 
@@ -198,12 +217,10 @@ def _format_home_option(path: Path) -> str:
 def _open_home(home: Home) -> Debugger:
     from vestige.collector.health import examine
     from vestige.collector.loop import catch_up
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    from vestige.store.open import open_store
 
     if not home.root.is_dir():
-        raise NotFoundError(
-            f"{home.root}: no such home. Record something first: `vestige run -- COMMAND`."
-        )
+        raise NotFoundError(explain_missing(home))
     lag = catch_up(home)
     at = "" if is_default(home) else _format_home_option(home.root)
     if lag is not None and not lag.can_write and _should_copy(home):
@@ -218,7 +235,7 @@ def _open_home(home: Home) -> Debugger:
         debugger.notice = f"{home.root}: cannot be written ({lag.reason}). Showing a copy."
         return debugger
 
-    store = SqliteStore.open(home.store, readonly=True)
+    store = open_store(home.store, readonly=True)
     debugger = Debugger(
         store,
         keep=partial(_store_findings, home.store),
@@ -244,9 +261,11 @@ def _can_write(home: Home) -> bool:
 
 def _should_copy(home: Home) -> bool:
     """Return whether a home has records outside its store, and its store is small enough."""
-    from vestige.store.sqlite.database_file import get_log_bytes
+    from vestige.store.open import read_pending_bytes
 
-    pending = get_log_bytes(home.store) or any(_size(path) for _, _, path in home.journal_files())
+    pending = read_pending_bytes(home.store) or any(
+        _size(path) for _, _, path in home.journal_files()
+    )
     return bool(pending) and _size(home.store) <= COPY_MAX
 
 
@@ -262,38 +281,38 @@ def open_tenant(home: Home, tenant: str) -> Debugger:
 
     It cannot open other paths, and its answers contain no path of the home.
     """
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    from vestige.store.open import open_store
 
-    store = SqliteStore.open(home.store, readonly=True, tenant=tenant)
+    store = open_store(home.store, readonly=True, tenant=tenant)
     return Debugger(store, keep=partial(_store_findings, home.store))
 
 
 def _store_findings(path: Path, run: RunInfo, results: Sequence[CheckResult]) -> None:
     """Store findings over a separate connection. If that fails, they are computed again later."""
-    import sqlite3
-
     from vestige.errors import StoreError
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    from vestige.store.open import open_store
 
     if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
         return
     try:
-        with SqliteStore.open(path) as store:
+        with open_store(path) as store:
             store.store_findings(run, results)
-    except (StoreError, sqlite3.Error, OSError):
+    except (StoreError, OSError):
         return
 
 
-def _open_file(path: Path) -> Debugger:
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+def _open_file(path: Path, *, glance: bool) -> Debugger:
+    from vestige.store.open import open_store
 
+    if _plain_suffix(path) != path.suffix and _plain_suffix(path) in (JOURNAL_SUFFIX, STORE_SUFFIX):
+        path = decompress(path)
     if path.suffix == STORE_SUFFIX:
-        store = SqliteStore.open(path, readonly=True)
+        store = open_store(path, readonly=True)
         return Debugger(store, at=_format_home_option(path), elsewhere=_open_source)
     if path.suffix == JOURNAL_SUFFIX:
         return _debug_store(path, load_journal(path))
     if find_format(path) is not None:
-        return _debug_store(path, load_runs(path))
+        return _open_runs(path, glance=glance)
     raise UnreadableError(f"{path}: {_UNSUPPORTED}")
 
 
@@ -306,7 +325,8 @@ def _debug_store(path: Path, temporary: TempStore) -> Debugger:
     )
     losses = [one for one in temporary.problems if one.severity == "error" or one.rule in _LOSSES]
     if losses:
-        more = f" {len(losses) - 1} more problems." if len(losses) > 1 else ""
+        others = len(losses) - 1
+        more = f" {others} more problem{'s' * (others > 1)}." if others else ""
         first = single_line(str(losses[0]), 200)
         debugger.notice = f"{first}{more} See: vestige check {shlex.quote(str(path))}"
     return debugger

@@ -22,15 +22,14 @@ from vestige.transfer.temp_folder import create_folder
 if TYPE_CHECKING:
     from vestige.formats.protocol import Problem, Source
     from vestige.record.types import BodyInfo
-    from vestige.store.sqlite.ingest.batch_ingest import ReadSpill
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    from vestige.store.protocol import ReadSpill, Store
 
 
 @dataclass(frozen=True, slots=True)
 class TempStore:
     """A store, and a function that deletes it."""
 
-    store: SqliteStore
+    store: Store
     close: Callable[[], None]
     problems: Sequence[Problem] = ()
     """Of the files that it was filled from."""
@@ -47,14 +46,14 @@ def load_several(paths: Sequence[Path]) -> tuple[TempStore, dict[str, str]]:
     """Load the runs of several files into one store. Return it and the run id of each path."""
     runs: dict[str, str] = {}
 
-    def fill(store: SqliteStore) -> None:
+    def fill(store: Store) -> None:
         for path in paths:
             runs[str(path)] = _import_runs(store, path, [])[-1]
 
     return _create_store(fill), runs
 
 
-def _import_runs(store: SqliteStore, path: Path, problems: list[Problem]) -> list[str]:
+def _import_runs(store: Store, path: Path, problems: list[Problem]) -> list[str]:
     """Import the runs at a path. Return their ids; raise UnreadableError if there are none."""
     results = list(import_path(store, path))
     problems.extend(problem for result in results for problem in result.problems)
@@ -81,8 +80,8 @@ def load_head(path: Path) -> tuple[TempStore, int] | None:
         return None
     head = source
 
-    def fill(store: SqliteStore) -> None:
-        import_source(store, head, Redactor(kept_in=get_home().scanners))
+    def fill(store: Store) -> None:
+        import_source(store, head, Redactor(cache_folder=get_home().scanners))
 
     return _create_store(fill), source.unread
 
@@ -99,7 +98,7 @@ def load_journal(path: Path) -> TempStore:
     def read_body(writer: str, seq: int, info: BodyInfo) -> bytes | None:
         return read_spill(home, writer, seq, info)
 
-    def fill(store: SqliteStore) -> None:
+    def fill(store: Store) -> None:
         offset = count = 0
         while True:
             data, after = read_lines(path, offset)
@@ -118,7 +117,7 @@ def load_copy(home: Home) -> TempStore:
     """Copy a home that cannot be written, and add the records of its journals to the copy."""
     # Imported here, because most commands need no copy and start faster without these modules.
     from vestige.collector.loop import catch_up
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    from vestige.store.open import open_store
 
     remove: Callable[[], None] = _do_nothing
     try:
@@ -127,7 +126,7 @@ def load_copy(home: Home) -> TempStore:
         lag = catch_up(copy)
         if lag is not None and not lag.can_write:
             raise OSError(0, lag.reason)
-        return TempStore(SqliteStore.open(copy.store, readonly=True), remove)
+        return TempStore(open_store(copy.store, readonly=True), remove)
     except BaseException as error:
         remove()
         if isinstance(error, OSError):
@@ -140,12 +139,10 @@ def load_copy(home: Home) -> TempStore:
 
 def _copy_home(home: Home, copy: Home) -> Home:
     """Copy the store, and link the journals. The collector deletes the links it has read."""
-    import shutil
+    from vestige.store.open import copy_store
 
     copy.make()
-    for name in ("store.db", "store.db-wal"):
-        if (home.root / name).exists():
-            shutil.copyfile(home.root / name, copy.root / name)
+    copy_store(home.store, copy.store)
     for folder in (home.journal, home.bodies, home.faults):
         for path in folder.iterdir() if folder.is_dir() else ():
             (copy.root / folder.name / path.name).symlink_to(path.absolute())
@@ -160,16 +157,14 @@ def _no_spill(writer: str, seq: int, info: object) -> bytes | None:
     return None
 
 
-def _create_store(
-    fill: Callable[[SqliteStore], object], read_spill: ReadSpill = _no_spill
-) -> TempStore:
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+def _create_store(fill: Callable[[Store], object], read_spill: ReadSpill = _no_spill) -> TempStore:
+    from vestige.store.open import open_store
 
     folder, remove = create_folder()
     try:
-        with SqliteStore.open(folder / "store.db", read_spill=read_spill, lasting=False) as store:
+        with open_store(folder / "store.db", read_spill=read_spill, lasting=False) as store:
             fill(store)
-        reader = SqliteStore.open(folder / "store.db", readonly=True)
+        reader = open_store(folder / "store.db", readonly=True)
     except BaseException:
         remove()
         raise

@@ -60,7 +60,9 @@ def _connect(call: Call) -> Call:
             return await call(connector, req, *args, **kwargs)
         req.__dict__[_EXCHANGE] = exchange
         try:
-            if dispatch.player is not None:
+            if exchange.request.is_changed:
+                await _change_body(req, exchange.request.body or b"")
+            if dispatch.player is not None and not exchange.request.is_sent:
                 return _unconnected(connector, req)
             return await call(connector, req, *args, **kwargs)
         except BaseException as error:
@@ -80,6 +82,17 @@ def _begin(req: Any) -> Exchange | None:
     except Exception:  # noqa: BLE001  # an unreadable request is not recorded
         return None
     return begin(outgoing)
+
+
+async def _change_body(req: Any, body: bytes) -> None:
+    """Replace the body by that of a fork."""
+    for name in ("Content-Length", "Transfer-Encoding"):
+        req.headers.pop(name, None)
+    if hasattr(req, "update_body"):
+        await req.update_body(body)
+    else:  # before aiohttp 3.12
+        req.update_body_from_data(body)
+    req.headers["Content-Length"] = str(len(body))
 
 
 def _body(req: Any) -> bytes | None:
@@ -102,7 +115,7 @@ def _send(call: Call) -> Call:
             exchange.failed(error)
             raise
         response.__dict__[_EXCHANGE] = exchange
-        if dispatch.player is not None:
+        if dispatch.player is not None and not exchange.request.is_sent:
             await req.close()  # returns once a streamed body was sent
             _play(exchange, args[0].protocol)
         return response

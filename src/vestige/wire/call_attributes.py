@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from vestige.providers.model_io import read_model_io
 from vestige.providers.models import Request, Response
 from vestige.providers.parsing import TEXT_MAX, parse_request, parse_response
 from vestige.providers.prompt_cache import fingerprint
@@ -24,7 +25,10 @@ TOOL_CALLS_MAX = 16
 
 BREAKPOINTS_MAX = 8
 
-_MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.){1,200})"')
+_MODEL = re.compile(
+    rb'"model"\s*:\s*"((?:[^"\\]|\\.){1,200})"|name="model"\r\n\r\n([^\r\n]{1,200})\r\n'
+)
+"""A member of JSON, or a field of a multipart form."""
 _EDGE = 2048
 
 
@@ -34,7 +38,7 @@ def glimpse_model(body: bytes) -> str | None:
     Inside a string the quotes would be escaped, so a match is a member of some object.
     """
     found = _MODEL.search(body, 0, _EDGE) or _MODEL.search(body, max(0, len(body) - _EDGE))
-    return None if found is None else found[1].decode(errors="replace")
+    return None if found is None else (found[1] or found[2]).decode(errors="replace")
 
 
 def request_attributes(body: bytes | bytearray, provider: str | None) -> Attributes:
@@ -105,6 +109,18 @@ def _add_tool_calls(attributes: Attributes, response: Response) -> None:
         attributes[f"tool_call.{number}.name"] = call.name
         if call.id:
             attributes[f"tool_call.{number}.id"] = call.id
+
+
+def other_attributes(
+    span_type: str, request: bytes | bytearray, response: bytes | bytearray
+) -> Attributes:
+    """Return the attributes of a call without messages: embeddings, images, audio, moderation."""
+    attributes: Attributes = {}
+    body = bytes(request)
+    if 0 < len(body) <= TEXT_MAX:
+        attributes.update(read_options(body))
+    attributes.update(read_model_io(span_type, body, bytes(response)))
+    return attributes
 
 
 def timing_attributes(plain: Decoded, buffer: ByteBuffer, began_ns: int) -> Attributes:

@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from vestige._runtime.import_hooks import cancel_hook, when_imported
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from vestige.emit.span import Span
     from vestige.recorder import Recorder
 
@@ -33,8 +35,11 @@ _MODULES = {
     "httpx2": "httpx_hook",
     "urllib3": "urllib3_hook",
     "aiohttp": "aiohttp_hook",
+    "http.client": "unrecorded_calls",
+    "websockets.asyncio.client": "unrecorded_calls.install_websockets",
+    "websockets.sync.client": "unrecorded_calls.install_websockets",
 }
-"""HTTP clients, and the modules of this package that hook them."""
+"""Clients, and the modules of this package that hook them or report their calls."""
 
 
 class Policy:
@@ -53,8 +58,8 @@ class Policy:
         self.recorder = recorder
         self.within: Within | None = None
         """Maps the ambient span to the parent of a call. None: the ambient span is the parent."""
-        self._hosts = _Patterns(hosts)
-        self._paths = _Patterns(paths)
+        self._hosts = Patterns(hosts)
+        self._paths = Patterns(paths)
 
     def allows(self, host: str, path: str) -> bool:
         name, _, port = host.rpartition(":")
@@ -62,7 +67,7 @@ class Policy:
         return self._hosts.allow(bare, host) and self._paths.allow(path)
 
 
-class _Patterns:
+class Patterns:
     """Patterns such as `*.example.com`, or `!internal.example.com` to exclude.
 
     Without a pattern that includes, everything is included.
@@ -198,8 +203,9 @@ def _make_callback(hook: str) -> Callable[[ModuleType], None]:
         try:
             from importlib import import_module
 
-            install: Any = import_module(f"vestige.wire.{hook}").install
-            _undo.append(install(module))
+            name, _, function = hook.partition(".")
+            hooks: Any = import_module(f"{__package__}.{name}")
+            _undo.append(getattr(hooks, function or "install")(module))
         except Exception as error:  # noqa: BLE001  # an unsupported version of the client
             _report_fault(error)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.limits import BODY_CHUNK
+from vestige.wire import aws_event_stream
 
 Step = Callable[[bytes], Iterator[bytes]]
 """Decodes the next bytes, in pieces of at most `_PIECE` bytes."""
@@ -120,6 +120,8 @@ def _make_step(name: str) -> Step | None:
         return _framed(lambda: zlib.decompressobj(16 + zlib.MAX_WBITS), _inflate)
     if name == "deflate":
         return _Deflate()
+    if name == aws_event_stream.CODING:
+        return aws_event_stream.FrameDecoder()
     try:
         if name == "br":
             return _brotli()

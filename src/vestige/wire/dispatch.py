@@ -25,7 +25,7 @@ from vestige.wire.outgoing_request import OutgoingRequest, SpanContext
 from vestige.wire.retry_attempts import Attempts
 
 if TYPE_CHECKING:
-    from vestige.wire.replay import Answer, Player
+    from vestige.wire.replaying.player import Answer, Player
 
 player: Player | None = None
 """Answers requests instead of the network, in a child process of `vestige replay`."""
@@ -34,7 +34,7 @@ _attempts = Attempts()
 
 _OFF: ContextVar[bool] = ContextVar("vestige_wire_off", default=False)
 
-_SHAPES = (b'"messages"', b'"contents"', b'"input"')
+_SHAPES = (b'"messages"', b'"contents"', b'"input"', b'"inputs"')
 """A body without any of these members is not a model request and need not be parsed."""
 
 
@@ -48,22 +48,28 @@ def unrecorded() -> Iterator[None]:
         _OFF.reset(token)
 
 
-def begin(request: OutgoingRequest) -> Exchange | None:
-    """Start recording a call. None: the call is not recorded."""
+def begin(request: OutgoingRequest, within: SpanContext | None = None) -> Exchange | None:
+    """Start recording a call. None: the call is not recorded.
+
+    `within`: the parent of the call, instead of the ambient span.
+    """
     policy = capture.active()
     if policy is None or _OFF.get():
         return None
     emitter: Emitter | None = None
     try:
-        span_context = find_span_context(policy)
-        if span_context is None:
-            return None
-        emitter = span_context.emitter
         endpoint = _find_endpoint(policy, request)
         if endpoint is None:
             return None
+        # It may open the run of a request.
+        span_context = within or find_span_context(policy)
+        if span_context is None:
+            return None
+        emitter = span_context.emitter
         for secret in header_secrets(request.headers, request.url):
             emitter.register_secret(secret)
+        if player is not None and request.body is not None:
+            _decide(player, request, emitter)
         return Exchange(span_context, request, endpoint, _attempts, warm=capture.WARM.get())
     except Exception as error:  # noqa: BLE001  # the call itself must not fail
         if emitter is not None:
@@ -71,16 +77,29 @@ def begin(request: OutgoingRequest) -> Exchange | None:
         return None
 
 
+def _decide(player: Player, request: OutgoingRequest, emitter: Emitter) -> None:
+    """Find the recorded answer of a request, or let a fork change and send it."""
+    coding = find_header(request.headers, "content-encoding") or ""
+    if is_coded(coding) and not request.plain:
+        return  # `play` answers it, once it is decoded.
+    try:
+        request.answer = player.answer(request, emitter.redact, can_send=True)
+    except Exception as error:  # noqa: BLE001  # The request must not reach the network.
+        request.answer = player.fail(error)
+    request.is_sent = request.answer is None
+
+
 def play(exchange: Exchange) -> Answer | None:
-    """Return the recorded answer in a replay. None: not in a replay."""
-    if player is None:
-        return None
-    return player.answer(exchange.request, exchange.context.emitter.redact)
+    """Return the recorded answer in a replay. None: not in a replay, or a fork sends it."""
+    request = exchange.request
+    if player is None or request.is_sent or request.answer is not None:
+        return request.answer
+    return player.answer(request, exchange.context.emitter.redact)
 
 
 def find_span_context(policy: Policy) -> SpanContext | None:
     """Return the ambient span, or else the process. None: recording is off or not sampled."""
-    parent = context.SPAN.get()
+    parent = context.current()
     if policy.within is not None:
         parent = policy.within(parent)
     if parent is not None:
@@ -104,7 +123,8 @@ def _find_endpoint(policy: Policy, request: OutgoingRequest) -> Endpoint | None:
         return None
     endpoint = find_endpoint(request.method, request.host, request.path)
     if endpoint is None and _is_request(request):
-        endpoint = Endpoint(provider_of(request.host) or "", "model")
+        endpoint = find_endpoint(request.method, request.host, request.path, is_request=True)
+        endpoint = endpoint or Endpoint(provider_of(request.host) or "", "model")
     if endpoint is not None and endpoint.is_model_call:
         return endpoint
     return (endpoint or Endpoint(provider_of(request.host) or "", OTHER)) if policy.http else None

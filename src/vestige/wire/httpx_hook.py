@@ -18,7 +18,7 @@ from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.patching import Patch
 
 if TYPE_CHECKING:
-    from vestige.wire.replay import Answer
+    from vestige.wire.replaying.player import Answer
 
 Call = Callable[[Any, Any], Any]
 
@@ -41,7 +41,9 @@ def _sync(call: Call, tees: _Tees) -> Call:
         if exchange.request.body is None:
             request.stream = tees.Request(stream, exchange)
         try:
-            response = tees.played(exchange, request.stream) or call(transport, request)
+            response = tees.played(exchange, request.stream) or call(
+                transport, tees.changed(exchange, request)
+            )
         except BaseException as error:
             exchange.failed(error)
             raise
@@ -66,7 +68,9 @@ def _async(call: Call, tees: _Tees) -> Call:
             if dispatch.player is not None and exchange.request.body is None:
                 async for _ in request.stream:
                     pass
-            response = tees.played(exchange, ()) or await call(transport, request)
+            response = tees.played(exchange, ()) or await call(
+                transport, tees.changed(exchange, request)
+            )
         except BaseException as error:
             exchange.failed(error)
             raise
@@ -194,7 +198,7 @@ class _Tees:
         self.Response, self.AsyncResponse = Response, AsyncResponse
 
     def played(self, exchange: Exchange, stream: Iterable[bytes]) -> Any:
-        """Return the recorded response in a replay. None: not in a replay."""
+        """Return the recorded response in a replay. None: the request is to be sent."""
         if dispatch.player is None:
             return None
         if exchange.request.body is None:
@@ -216,6 +220,20 @@ class _Tees:
             headers=answer.replay_headers(),
             stream=self._Played(answer, error),
             extensions={"http_version": b"HTTP/1.1"},
+        )
+
+    def changed(self, exchange: Exchange, request: Any) -> Any:
+        """Return the request to send: the program's, unless a fork has changed its body."""
+        if not exchange.request.is_changed:
+            return request
+        framing = (b"content-length", b"transfer-encoding")
+        headers = [pair for pair in request.headers.raw if pair[0].lower() not in framing]
+        return self._module.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            content=exchange.request.body,
+            extensions=request.extensions,
         )
 
 

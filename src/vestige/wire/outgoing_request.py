@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vestige.emit.emitter import Emitter
+
+if TYPE_CHECKING:
+    from vestige.wire.replaying.player import Answer
 
 Headers = Sequence[tuple[str, str]]
 
@@ -26,7 +30,19 @@ class SpanContext:
 class OutgoingRequest:
     """A request that the client is about to send."""
 
-    __slots__ = ("body", "headers", "host", "method", "path", "plain", "url")
+    __slots__ = (
+        "answer",
+        "body",
+        "headers",
+        "host",
+        "is_changed",
+        "is_sent",
+        "level",
+        "method",
+        "path",
+        "plain",
+        "url",
+    )
 
     def __init__(
         self, method: str, url: str, host: str, path: str, headers: Headers, body: bytes | None
@@ -42,3 +58,11 @@ class OutgoingRequest:
         """The body. None: it is streamed, and known only once it is sent."""
         self.plain = False
         """Whether the body is decoded, although the headers name a coding."""
+        self.answer: Answer | None = None
+        """The recorded answer, in a replay."""
+        self.is_sent = False
+        """Whether a fork sends the request."""
+        self.is_changed = False
+        """Whether a fork has changed the body."""
+        self.level = 0
+        """Number of forks whose changes apply to the request."""

@@ -61,6 +61,9 @@ def _make_request(call: Call) -> Call:
             if exchange is not None and dispatch.player is not None:
                 response = _played(exchange, pool, method, url, body, kwargs)
             if response is None:
+                if exchange is not None and exchange.request.is_changed:
+                    args = (exchange.request.body, _changed_headers(exchange), *args[2:])
+                    kwargs = {k: v for k, v in kwargs.items() if k not in ("body", "headers")}
                 response = call(pool, conn, method, url, *args, **kwargs)
             _exchange_of(response)
         except BaseException as error:
@@ -74,10 +77,21 @@ def _make_request(call: Call) -> Call:
     return make_request
 
 
+def _changed_headers(exchange: Exchange) -> Any:
+    """Return the headers for a body that a fork has changed."""
+    from urllib3 import HTTPHeaderDict
+
+    framing = ("content-length", "transfer-encoding")
+    request = exchange.request
+    headers = HTTPHeaderDict(pair for pair in request.headers if pair[0].lower() not in framing)
+    headers["Content-Length"] = str(len(request.body or b""))
+    return headers
+
+
 def _played(
     exchange: Exchange, pool: Any, method: str, url: str, body: Any, options: dict[str, Any]
 ) -> Any:
-    """Return the recorded response in a replay. None: not in a replay."""
+    """Return the recorded response in a replay. None: the request is to be sent."""
     from urllib3 import HTTPHeaderDict
     from urllib3.exceptions import ProtocolError, ReadTimeoutError
     from urllib3.response import HTTPResponse

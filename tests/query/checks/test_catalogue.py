@@ -42,13 +42,13 @@ def _plant_and_check(home: Home, bug: Bug) -> tuple[tuple[str, ...], list[str]]:
     found = all_findings(home, bug.run)
     match = next((each for each in found if each.kind == bug.kind), None)
     with evidence_of(home, bug.run) as evidence:
-        where, told = (
+        where, text = (
             evidence.spans[each].short_id if each in evidence.spans else "none"
             for each in (planted.cause, match.cause if match else None)
         )
         wrong = _wrong(evidence, bug, planted, found)
-    verdict = "the same" if where == told and not wrong else "WRONG"
-    return (bug.name, bug.how, match.check if match else "", bug.kind, where, told, verdict), wrong
+    verdict = "the same" if where == text and not wrong else "WRONG"
+    return (bug.name, bug.how, match.check if match else "", bug.kind, where, text, verdict), wrong
 
 
 def _wrong(evidence: Evidence, bug: Bug, planted: Planted, found: list[Finding]) -> list[str]:
@@ -77,6 +77,7 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", CATALOGUE, ids=lambda bug: bug.name)
 def test_the_same_program_without_its_bug_has_no_such_finding(home: Home, bug: Bug) -> None:
     """Nor any other: a check that always speaks says nothing."""

@@ -112,6 +112,31 @@ def test_a_breakpoint_that_moved_back_is_told(home: Home) -> None:
     assert "system" in found.message and "tools[0]" in found.message
 
 
+@pytest.mark.parametrize(("marked", "kinds"), [((0,), ["cache/breakpoint"]), ((0, 1), [])])
+def test_a_breakpoint_that_moved_within_system_is_found(
+    home: Home, marked: tuple[int, ...], kinds: list[str]
+) -> None:
+    def system(*marks: int) -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = [
+            {"type": "text", "text": "You are brief."},
+            {"type": "text", "text": RULES},
+        ]
+        for index in marks:
+            blocks[index]["cache_control"] = MARK
+        return blocks
+
+    agent = Agent(home)
+    agent.call({**_request(), "system": system(1)}, FILL)
+    again = {**_request(NEXT), "system": system(*marked)}
+    agent.call(again, HIT if kinds == [] else MISS)
+    agent.done()
+
+    found = findings(home, cache_miss)
+
+    assert [finding.kind for finding in found] == kinds
+    assert all("within system" in finding.message for finding in found)
+
+
 def test_a_warming_call_with_another_prefix_is_the_cause(home: Home) -> None:
     agent = Agent(home)
     agent.call(_request(), FILL)
@@ -356,9 +381,9 @@ def test_every_body_is_read_and_parsed_once(home: Home) -> None:
     with examine(home) as evidence:
         read_bodies = evidence._bodies._read_bodies
 
-        def count(wanted: Sequence[int]) -> Iterable[tuple[int, bytes]]:
-            read.extend(wanted)
-            return read_bodies(wanted)
+        def count(body_ids: Sequence[int]) -> Iterable[tuple[int, bytes]]:
+            read.extend(body_ids)
+            return read_bodies(body_ids)
 
         evidence._bodies._read_bodies = count
         first = [evidence.request(call) for call in evidence.model_calls]

@@ -281,10 +281,15 @@ def test_of_a_program_that_hung_until_it_was_stopped_is_told_where_it_stood(
         shown = str(debugger.span(found.cause))
 
     assert found.kind == "crash/SIGTERM"
-    assert "Stood at program.py:" in found.message
+    assert "It was at program.py:" in found.message
     assert "in wait_for_ever; program.py:" in found.message
     assert "thread at program.py:" in shown
 
+
+CALL = """
+import vestige
+vestige.default_recorder().logger("agent").span("charge", type="tool").end()
+"""
 
 STOPS_ITS_CHILD = """
 import multiprocessing, signal, vestige
@@ -314,6 +319,19 @@ def test_an_idle_child_that_its_parent_stops_is_a_hint(
     (found,) = findings(home, crash.crash, name="program.py")
 
     assert done.returncode == 0, done.stderr
+    assert (found.kind, found.severity) == ("crash/SIGTERM", severity)
+
+
+@pytest.mark.parametrize(("work", "severity"), [("pass", "hint"), (CALL, "error")])
+def test_a_service_without_work_of_its_own_that_is_stopped_is_a_hint(
+    home: Home, run_program: RunProgram, work: str, severity: str
+) -> None:
+    """Servers finish their requests at SIGTERM, then let the signal end them."""
+    stop = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)"
+
+    run_program(f"{work}\n{stop}", command=VESTIGE_RUN)
+
+    (found,) = findings(home, crash.crash, name="program.py")
     assert (found.kind, found.severity) == ("crash/SIGTERM", severity)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import vestige
 from support.planted_bugs import findings, recording
+from vestige._runtime.clock import FakeClock
+from vestige.collector.loop import catch_up
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.query.checks.progress import delivery
+from vestige.recorder import Recorder
 
 ALL = (
     delivery.duplicate_delivery,
@@ -117,3 +121,65 @@ def test_a_delivery_without_a_link_is_a_hint(home: Home) -> None:
 
     assert (found.kind, found.severity, found.cause) == ("delivery/unlinked", "hint", span.id)
     assert queued.id in found.evidence
+
+
+# --- turns are runs of their own ------------------------------------------------------------------
+
+
+def check_last_run(home: Home, conversation_id: str) -> list[Any]:
+    """Return what `check` finds about deliveries in the latest run of a conversation."""
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        run_id = debugger.resolve(conversation_id).run.id
+        found = debugger.check(run_id).data()["findings"]
+    return [each for each in found if each["kind"].startswith("delivery/")]
+
+
+def record_turn(recorder: Recorder, conversation_id: str, cause: Span | None, **more: Any) -> Span:
+    with recorder.run("turn", conversation_id) as run:
+        return deliver(run, cause, **more)
+
+
+def test_a_message_that_an_earlier_turn_delivered_is_a_duplicate(home: Home) -> None:
+    with Recorder(home, crash_hooks=False, clock=FakeClock()) as recorder:
+        with recorder.run("sender", "c-0") as sender:
+            queued = put(sender)
+        record_turn(recorder, "c-1", queued)
+        second = record_turn(recorder, "c-1", queued)
+
+    (found,) = check_last_run(home, "c-1")
+
+    assert (found["kind"], found["severity"]) == ("delivery/twice", "error")
+    assert found["cause"] == second.id and "run r3 of this conversation" in found["message"]
+
+
+def test_turns_that_deliver_different_messages_are_fine(home: Home) -> None:
+    with Recorder(home, crash_hooks=False, clock=FakeClock()) as recorder:
+        with recorder.run("sender", "c-0") as sender:
+            first, second = put(sender), put(sender, message_id="m-2")
+        record_turn(recorder, "c-1", first)
+        record_turn(recorder, "c-1", second, message_id="m-2")
+
+    assert check_last_run(home, "c-1") == []
+
+
+def test_a_message_that_was_sent_twice_may_arrive_in_two_turns(home: Home) -> None:
+    with Recorder(home, crash_hooks=False, clock=FakeClock()) as recorder:
+        with recorder.run("sender", "c-0") as sender:
+            queued = [put(sender), put(sender)]
+        for cause in queued:
+            record_turn(recorder, "c-1", cause)
+
+    assert check_last_run(home, "c-1") == []
+
+
+def test_a_turn_of_another_conversation_than_the_sender_meant_is_found(home: Home) -> None:
+    with Recorder(home, crash_hooks=False, clock=FakeClock()) as recorder:
+        with recorder.run("sender", "c-0") as sender:
+            queued = put(sender, "c-1")
+        wrong = record_turn(recorder, "c-9", queued)
+
+    (found,) = check_last_run(home, "c-9")
+
+    assert (found["kind"], found["cause"]) == ("delivery/wrong-conversation", wrong.id)
+    assert "c-1" in found["message"] and "c-9" in found["message"]

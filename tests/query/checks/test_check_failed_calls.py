@@ -23,12 +23,12 @@ def ask(run: Span, text: str, status: str = "ok", **attributes: Any) -> None:
     """One call, as the wire records it; its name is its text, so that it is found."""
     body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": text}]})
     with run.span(text, type="llm", body=body) as span:
-        told = {name.replace("__", "."): value for name, value in attributes.items()}
-        span.end(status=status, attributes=told)  # type: ignore[arg-type]  # as the wire gives it
+        fields = {name.replace("__", "."): value for name, value in attributes.items()}
+        span.end(status=status, attributes=fields)  # type: ignore[arg-type]  # as the wire gives it
 
 
-def refused(run: Span, text: str, code: int, said: str) -> None:
-    ask(run, text, "error", status_code=code, error__type=f"HTTP {code}", error__message=said)
+def refused(run: Span, text: str, code: int, message: str) -> None:
+    ask(run, text, "error", status_code=code, error__type=f"HTTP {code}", error__message=message)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_a_call_that_was_given_up_without_an_answer_is_a_hint(
     home: Home, code: int | None, kinds: list[str]
 ) -> None:
     """As by `asyncio.wait_for`. Who closes a stream early has had his answer."""
-    told = {"status_code": code} if code else {"error__type": "asyncio.exceptions.CancelledError"}
+    fields = {"status_code": code} if code else {"error__type": "asyncio.exceptions.CancelledError"}
     with recording(home) as run:
-        ask(run, "answer", "cancelled", **told)
+        ask(run, "answer", "cancelled", **fields)
 
     found = findings(home, failed_calls.failed_call)
 

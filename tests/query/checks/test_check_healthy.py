@@ -15,12 +15,12 @@ import pytest
 from support.planted_bugs import (
     all_findings,
     answer,
-    asked,
     call,
     evidence_of,
     findings,
     recording,
     request,
+    requested_calls,
     result,
     think,
     use,
@@ -59,10 +59,10 @@ def gemini(run: Span, execute: Callable[[int], None], results: int = 1) -> None:
         part = {"functionCall": {"name": "search", "args": {"q": f"x{turn}"}}}
         think(run, *gemini_turn(history, part), provider="gemini", model="gemini-2.5-pro")
         execute(turn)
-        given = {"functionResponse": {"name": "search", "response": {"found": turn}}}
+        response = {"functionResponse": {"name": "search", "response": {"found": turn}}}
         history += [
             {"role": "model", "parts": [part]},
-            {"role": "user", "parts": [given] * results},
+            {"role": "user", "parts": [response] * results},
         ]
     think(run, *gemini_turn(history, {"text": "done"}), provider="gemini", model="gemini-2.5-pro")
 
@@ -127,7 +127,7 @@ def test_a_last_call_without_an_id_that_never_ran_is_an_orphan(home: Home) -> No
 # --- tools that take text, and tools of the provider's own ------------------------------------------
 
 
-def said(*output: Any) -> str:
+def output_text(*output: Any) -> str:
     return json.dumps({"object": "response", "status": "completed", "output": list(output)})
 
 
@@ -143,7 +143,7 @@ def test_a_custom_tool_takes_free_text(home: Home) -> None:
     chosen = {"id": "c2", "type": "custom", "custom": {"name": "python", "input": "print(2)"}}
     item = {"type": "custom_tool_call", "call_id": "c1", "name": "python", "input": "print(1)"}
     with recording(home) as run:
-        think(run, json.dumps(flat), said(item))
+        think(run, json.dumps(flat), output_text(item))
         use(run, "print(1)", "c1", name="python", output="1")
         think(run, json.dumps(wrapped), answer(chosen))
         use(run, "print(2)", "c2", name="python", output="2")
@@ -154,8 +154,8 @@ def test_a_custom_tool_takes_free_text(home: Home) -> None:
 @pytest.mark.parametrize(
     "got",
     [
-        said({"type": "computer_call", "call_id": "c1", "action": {"type": "click"}}),
-        said({"type": "mcp_approval_request", "name": "delete", "arguments": "{}"}),
+        output_text({"type": "computer_call", "call_id": "c1", "action": {"type": "click"}}),
+        output_text({"type": "mcp_approval_request", "name": "delete", "arguments": "{}"}),
         json.dumps(
             {
                 "type": "message",
@@ -189,8 +189,8 @@ def test_an_answer_that_is_no_text_is_not_empty(home: Home, got: str) -> None:
 @contextmanager
 def evicted(home: Home, side: str) -> Iterator[Evidence]:
     """The evidence of a run of which the inputs, or outputs, are gone."""
-    with evidence_of(home) as whole, SqliteStore.open(home.store, readonly=True) as store:
-        refs = [getattr(span, side) for span in whole.run.spans]
+    with evidence_of(home) as complete, SqliteStore.open(home.store, readonly=True) as store:
+        refs = [getattr(span, side) for span in complete.run.spans]
         gone = {ref.id for ref in refs if ref is not None}
 
         def read(body_id: int, begin: int, length: int | None) -> bytes:
@@ -198,7 +198,7 @@ def evicted(home: Home, side: str) -> Iterator[Evidence]:
                 raise NotFoundError("body: evicted.")
             return store.read_body(body_id, begin, length)
 
-        yield Evidence(whole.run, read)
+        yield Evidence(complete.run, read)
 
 
 def test_a_call_is_no_orphan_whose_result_may_have_been_in_a_request_that_is_gone(
@@ -206,7 +206,7 @@ def test_a_call_is_no_orphan_whose_result_may_have_been_in_a_request_that_is_gon
 ) -> None:
     with recording(home) as run:
         think(run, request(), answer(call({"city": "Oslo"}, "call_1")))
-        history = (asked(call({"city": "Oslo"}, "call_1")), result("rain", "call_1"))
+        history = (requested_calls(call({"city": "Oslo"}, "call_1")), result("rain", "call_1"))
         think(run, request(*history), answer(text="rain"))
 
     with evicted(home, "input") as evidence:

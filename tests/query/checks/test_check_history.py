@@ -22,14 +22,14 @@ REFUSAL = {
     },
 }
 BROKEN = anthropic_request([USER, {"role": "assistant", "content": [USE]}, USER])
-WHOLE = anthropic_request(
+COMPLETE = anthropic_request(
     [USER, {"role": "assistant", "content": [USE]}, {"role": "user", "content": [RESULT]}]
 )
 
 
 def test_a_refused_history_is_an_error_of_the_call_that_sent_it(home: Home) -> None:
     agent = Agent(home)
-    agent.call(WHOLE, anthropic_answer())
+    agent.call(COMPLETE, anthropic_answer())
     bad = agent.call(BROKEN, REFUSAL, status="error", status_code=400)
     agent.done()
 
@@ -139,7 +139,7 @@ def test_a_format_change_is_no_mutation(home: Home) -> None:
     ]
     agent = Agent(home)
     step = agent.run.child("step 1", "step", body=json.dumps({"messages": before}))
-    after = {**WHOLE, "system": "You are a careful assistant."}
+    after = {**COMPLETE, "system": "You are a careful assistant."}
     agent.call(after, anthropic_answer(), parent=step)
     step.end()
     agent.done()
@@ -189,10 +189,10 @@ def test_a_changed_text_is_told_with_its_change(home: Home) -> None:
 
 def test_a_changed_result_is_told(home: Home) -> None:
     agent = Agent(home)
-    step = agent.run.child("step 1", "step", body=json.dumps(WHOLE))
+    step = agent.run.child("step 1", "step", body=json.dumps(COMPLETE))
     transform = step.child("normalise")
     transform.end()
-    text = json.dumps(WHOLE).replace("ten results", "ten")
+    text = json.dumps(COMPLETE).replace("ten results", "ten")
     agent.call(text, anthropic_answer(), parent=step)
     agent.done()
 

@@ -38,8 +38,8 @@ def one_message_again_and_again(run: Span, count: int, _: FakeClock) -> None:
 
 def one_message_sent_again_and_again(run: Span, count: int, _: FakeClock) -> None:
     for _n in range(count):
-        told = {"message_id": "m", "target_conversation_id": "c"}
-        run.child("put", "queue.enqueue", told).end()
+        attributes = {"message_id": "m", "target_conversation_id": "c"}
+        run.child("put", "queue.enqueue", attributes).end()
         run.child("give", "queue.deliver", {"message_id": "m"}).end()
 
 
@@ -80,6 +80,7 @@ def _lines_run(work: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "check"),
     [

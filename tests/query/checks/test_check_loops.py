@@ -13,11 +13,11 @@ import pytest
 
 from support.planted_bugs import (
     answer,
-    asked,
     call,
     findings,
     recording,
     request,
+    requested_calls,
     result,
     think,
     use,
@@ -25,6 +25,18 @@ from support.planted_bugs import (
 from vestige.home import Home
 from vestige.query.checks.progress import loops, repetition
 from vestige.query.checks.progress.repetition import find_repeats
+
+
+def test_equal_calls_of_different_conversations_are_not_a_loop(home: Home) -> None:
+    """A service answers many users in one run; each asks for the same rate once."""
+    with recording(home) as run:
+        for user in range(4):
+            opening = f"refund order {user}"
+            think(run, request(text=opening), answer(call({"to": "EUR"}, f"c{user}")))
+            history = [requested_calls(call({"to": "EUR"}, f"c{user}")), result("1.1", f"c{user}")]
+            think(run, request(*history, text=opening), answer(text="done"))
+
+    assert findings(home, loops.loop) == []
 
 
 def test_the_same_call_three_times_is_a_loop_and_its_first_span_the_cause(home: Home) -> None:
@@ -104,14 +116,14 @@ def test_a_loop_shows_in_what_the_model_asks_for_where_tools_are_not_recorded(ho
 
 
 @pytest.mark.parametrize(
-    ("results", "severity", "said"),
+    ("results", "severity", "message"),
     [
         (["none", "none", "none"], "warning", "same arguments and results"),
         (["1 of 3", "2 of 3", "3 of 3"], "hint", "results differ"),
     ],
 )
 def test_what_the_tools_gave_stands_in_the_next_request(
-    home: Home, results: list[str], severity: str, said: str
+    home: Home, results: list[str], severity: str, message: str
 ) -> None:
     """A model's own answers always differ, by their ids: they do not tell a loop from polling."""
     history: list[dict[str, Any]] = []
@@ -119,13 +131,13 @@ def test_what_the_tools_gave_stands_in_the_next_request(
         for n, gave in enumerate([*results, ""]):
             made = call({"city": "Oslo"}, f"c{n}")
             think(run, request(*history), answer(made))
-            history += [asked(made), result(gave, f"c{n}")]
+            history += [requested_calls(made), result(gave, f"c{n}")]
 
     (found,) = findings(home, loops.loop)
 
     assert found.severity == severity
     assert found.message.startswith("weather called 4 times in a row")
-    assert said in found.message
+    assert message in found.message
 
 
 def test_the_same_error_three_times(home: Home) -> None:
@@ -196,11 +208,11 @@ def _slowly(sequence: list[int]) -> list[tuple[int, int, int]]:
             if end - begin + period >= 3 * period:
                 found.append((begin, end + period, period))
             begin = end + 1
-    kept: list[tuple[int, int, int]] = []
+    loops: list[tuple[int, int, int]] = []
     for one in sorted(found, key=lambda r: (r[0] - r[1], r[2], r[0])):
-        if all(one[1] <= other[0] or other[1] <= one[0] for other in kept):
-            kept.append(one)
-    return sorted(kept)
+        if all(one[1] <= other[0] or other[1] <= one[0] for other in loops):
+            loops.append(one)
+    return sorted(loops)
 
 
 def test_repeats_are_exactly_those_that_a_slow_search_finds() -> None:
@@ -234,6 +246,7 @@ def _lines_run(work: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modulus", [1, 2, 199, 1200, 4000])
 def test_thousands_of_calls_take_n_log_n_steps(modulus: int) -> None:
     """Looking at every pair of calls would take eight million; a long run is looked at in a moment."""

@@ -87,6 +87,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_no_check_fails_on_odd_values(home: Home, seed: int) -> None:
     rng = random.Random(seed)

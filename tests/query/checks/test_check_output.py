@@ -78,6 +78,7 @@ def test_a_stream_that_stops_without_its_end_may_be_cut(home: Home, last: str, c
     assert [each.kind for each in found] == (["output/unfinished"] if cut else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "empty"),
     [
@@ -172,6 +173,18 @@ def test_the_same_block_twice_in_one_prompt_is_told_once(home: Home) -> None:
         ('{"exit_code": 2, "stdout": ""}', True),
         ("File /tmp/x not found", True),
         ("bash: foo: command not found", True),
+        ("An error occurred while running the tool. Please try again. Error: 503", True),
+        ("Error executing tool: 503 from rates.internal", True),
+        ("Error executing tool 'rate' with arguments {}: 503", True),
+        ("Error executing tool rate", True),
+        ("Execution error in rate: 503", True),
+        ("Tool error: 503", True),
+        ("Error: ConnectionError - 503", True),
+        ("1 validation error: city missing\n\nFix the errors and try again.", True),
+        ('{"status": "error", "error_message": "503"}', True),
+        ('{"status": "failed"}', True),
+        ('{"status": "ok", "errors": []}', False),
+        ('{"status": "shipped"}', False),
         ('{"error": null, "ok": true}', False),
         ("The error rate fell by 3 %.", False),
         ("Errors and how to avoid them", False),
@@ -194,6 +207,29 @@ def test_a_soft_error_is_a_hint_told_once_for_each_tool(home: Home) -> None:
 
     assert (found.severity, found.basis, found.cause) == ("hint", "hypothesis", first.id)
     assert "2 times" in found.message
+
+
+def test_a_failed_tool_is_found_in_every_conversation_of_a_process(home: Home) -> None:
+    agent = Agent(home)
+    firsts = []
+    for order, text in (("5001", "Error executing tool: 503"), ("5002", "shipped")):
+        use = {"type": "tool_use", "id": "t1", "name": "fetch", "input": {"order": order}}
+        made = {**anthropic_answer(""), "content": [use], "stop_reason": "tool_use"}
+        history = [
+            {"role": "user", "content": f"refund {order}"},
+            {"role": "assistant", "content": [use]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": text}],
+            },
+        ]
+        firsts.append(agent.call(anthropic_request(history[:1]), made))
+        agent.call(anthropic_request(history), anthropic_answer())
+    agent.done()
+
+    (found,) = findings(home, soft_errors.soft_error)
+
+    assert (found.cause, found.severity) == (firsts[0].id, "warning")
 
 
 @pytest.mark.parametrize("result", [{"content": "Error: 503"}, {"content": "x", "is_error": True}])

@@ -66,8 +66,8 @@ def test_a_step_that_stalled_says_where_it_stood(home: Home) -> None:
 
 
 def ask(run: Span, tokens: int, **attributes: object) -> Span:
-    given = {"model": "gpt-4o", "input_tokens": tokens, "output_tokens": 10, **attributes}
-    span = run.child("chat", "llm", given)
+    fields = {"model": "gpt-4o", "input_tokens": tokens, "output_tokens": 10, **attributes}
+    span = run.child("chat", "llm", fields)
     span.end()
     return span
 
@@ -109,6 +109,16 @@ def test_input_that_grows_with_every_call(home: Home) -> None:
     assert "9 consecutive calls" in found.message
 
 
+def test_the_cost_of_a_run_comes_from_the_price_table(home: Home) -> None:
+    with recording(home) as run:
+        ask(run, 100_000, model="gpt-4-32k", output_tokens=10)
+        dearest = ask(run, 900_000, model="gpt-4-32k", output_tokens=10)
+
+    kinds = {found.kind: found.cause for found in findings(home, pace.runaway_cost)}
+
+    assert kinds.get("runaway/cost") == dearest.id
+
+
 def test_an_ordinary_run_costs_what_it_costs(home: Home) -> None:
     with recording(home) as run:
         for tokens in (1_000, 2_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000, 9_500, 9_900):
@@ -146,6 +156,27 @@ def test_what_a_cache_served_is_not_counted_twice(home: Home) -> None:
             ask(run, 101_000, model="claude-sonnet-4", cache_read_tokens=100_500)
 
     assert findings(home, pace.context_pressure, pace.runaway_cost) == []
+
+
+def test_the_window_of_each_model_comes_from_the_table_of_models(home: Home) -> None:
+    with recording(home) as run:
+        ask(run, 190_000, model="claude-sonnet-4-6")  # a window of 1,000,000
+        ask(run, 380_000, model="gpt-5.4", provider="openai")  # a window of 1,050,000
+        ask(run, 170_000, model="us.anthropic.claude-sonnet-4-20250514-v1:0")  # of 200,000
+        ask(run, 1_700, model="unheard-of")
+
+    (found,) = findings(home, pace.context_pressure)
+
+    assert "170,000 of 200,000" in found.message and "1 call " in found.message
+
+
+def test_a_family_has_a_window_where_the_table_has_none_for_its_model(home: Home) -> None:
+    with recording(home) as run:
+        ask(run, 900_000, model="gemini-2.5-pro", provider="gemini")
+
+    (found,) = findings(home, pace.context_pressure)
+
+    assert "900,000 of 1,048,576" in found.message
 
 
 def test_a_window_is_larger_than_what_it_was_seen_to_hold(home: Home) -> None:

@@ -28,14 +28,14 @@ def test_errors_that_were_caught_and_logged_are_told_by_kind_with_their_place(ho
         run.log.error("the answer is empty")
         run.log.warn("slow")
 
-    caught, said = findings(home, reported_error)
+    caught, logged = findings(home, reported_error)
 
     assert (caught.kind, caught.severity, caught.cause) == ("error/reported", "warning", search.id)
     assert caught.evidence == [search.id]
     assert "no such word: KeyError: 'blue' at test_check_reported.py:" in caught.message
     assert caught.message.endswith(" (2 times).")
-    assert said.cause == run.id
-    assert "logged: the answer is empty." in said.message
+    assert logged.cause == run.id
+    assert "logged: the answer is empty." in logged.message
 
 
 def test_what_ended_the_run_is_told_once(home: Home) -> None:
@@ -78,8 +78,12 @@ def test_a_framework_that_logs_what_it_swallows(home: Home, level: int) -> None:
 def test_an_error_about_a_model_call_names_the_call(home: Home) -> None:
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         call = run.span("chat", type="llm", attributes={"model": "m"})
-        told = {"status_code": 429, "error.type": "HTTP 429", "error.message": "quota is used up"}
-        call.end(status="error", attributes=told)
+        failure = {
+            "status_code": 429,
+            "error.type": "HTTP 429",
+            "error.message": "quota is used up",
+        }
+        call.end(status="error", attributes=failure)
         try:
             raise RuntimeError("Error code: 429 - quota is used up")
         except RuntimeError as error:
@@ -105,9 +109,9 @@ def test_what_a_program_says_leads_no_chain(home: Home) -> None:
 
     with SqliteStore.open(home.store, readonly=True) as store:
         debugger = Debugger(store)
-        told = [finding.kind for finding in debugger.check(run.run_id).ordered()]
+        kinds = [finding.kind for finding in debugger.check(run.run_id).ordered()]
 
-    assert told == ["loop/exact", "error/reported", "repeated-tool-error"]
+    assert kinds == ["tool/failed", "error/reported", "repeated-tool-error", "loop/exact"]
 
 
 def test_what_a_span_tells_of_itself_is_not_told_again(home: Home) -> None:

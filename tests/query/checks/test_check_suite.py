@@ -30,13 +30,13 @@ def case(
     *,
     outcome: str = "pass",
     inside: Callable[[Span], None] | None = None,
-    **told: str,
+    **more: str,
 ) -> str:
     """A test of a suite, as the pytest plugin records it."""
     with run.span(name, type="test") as span:
         if inside is not None:
             inside(span)
-        attributes = {"outcome": outcome, **{f"error.{key}": value for key, value in told.items()}}
+        attributes = {"outcome": outcome, **{f"error.{key}": value for key, value in more.items()}}
         span.end(attributes=attributes, status="ok" if outcome in ("pass", "skip") else "error")
     return span.id
 

@@ -1,67 +1,87 @@
-"""Tool calls: who asked, what was on offer, what ran, and how often."""
+"""Tool calls: who requested them, what was on offer, what ran, and how often."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from support.planted_bugs import (
     answer,
-    asked,
     call,
     findings,
     recording,
     request,
+    requested_calls,
     result,
     think,
     use,
 )
 from vestige.home import Home
 from vestige.query.checks.process import infrastructure
-from vestige.query.checks.tools import tool_calls
+from vestige.query.checks.tools import failed_tools, tool_calls
 from vestige.query.checks.tools.argument_schema import find_problem
 
 OSLO = {"city": "Oslo"}
 
 
-def test_blame_goes_to_the_model_call_that_asked(home: Home) -> None:
+def test_a_failed_tool_is_the_cause_and_its_requester_is_linked(home: Home) -> None:
+    with recording(home) as run:
+        producer = think(run, request(), answer(call(OSLO, "call_1")))
+        failed = use(run, call_id="call_1", error=ConnectionError("503 from rates.internal"))
+        think(run, request(), answer(text="sorry"))
+
+    (found,) = findings(home, failed_tools.failed_tool)
+
+    assert (found.kind, found.cause) == ("tool/failed", failed.id)
+    assert found.evidence == [failed.id, producer.id]
+    assert "503 from rates.internal" in found.message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no such city: Atlantis"),
+        TypeError("weather() got an unexpected keyword argument 'town'"),
+        ValueError("1 validation error for weather: field required"),
+    ],
+)
+def test_the_model_is_the_cause_if_the_error_is_about_its_arguments(
+    home: Home, error: Exception
+) -> None:
     with recording(home) as run:
         think(run, request(), answer(call({"city": "Rome"}, "call_0")))
         use(run, call_id="call_0")
         producer = think(run, request(), answer(call({"city": "Atlantis"}, "call_1")))
-        failed = use(run, call_id="call_1", error=ValueError("no such city"))
+        failed = use(run, '{"city": "Atlantis"}', "call_1", error=error)
         think(run, request(), answer(text="sorry"))
 
-    (found,) = findings(home, tool_calls.producer_blame)
+    (found,) = findings(home, failed_tools.failed_tool)
 
-    assert (found.kind, found.cause) == ("producer-blame/by-id", producer.id)
+    assert (found.kind, found.cause) == ("tool/bad-arguments", producer.id)
     assert found.evidence == [producer.id, failed.id]
-    assert "Atlantis" in found.message and "no such city" in found.message
 
 
-def test_without_an_id_the_name_is_a_hypothesis(home: Home) -> None:
+def test_the_innermost_cause_of_a_tool_error_is_named(home: Home) -> None:
+    error = RuntimeError("tool failed")
+    error.__cause__ = ConnectionError("503")
     with recording(home) as run:
-        producer = think(run, request(), answer(call(OSLO)))
-        use(run, call_id=None, error=ValueError("no"))
+        think(run, request(), answer(call(OSLO)))
+        use(run, error=error)
 
-    (found,) = findings(home, tool_calls.producer_blame)
+    (found,) = findings(home, failed_tools.failed_tool)
 
-    assert (found.kind, found.cause, found.basis) == (
-        "producer-blame/by-name",
-        producer.id,
-        "hypothesis",
-    )
+    assert "caused by ConnectionError: 503" in found.message
 
 
-def test_nobody_is_blamed_for_what_works_or_could_not_start(home: Home) -> None:
+def test_a_tool_that_works_or_could_not_start_has_no_such_finding(home: Home) -> None:
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))
         use(run)
         use(run, error=RuntimeError("sh: weather: command not found"))
-        use(run, name="clean_up", call_id=None, error=ValueError("of our own making"))
 
-    assert findings(home, tool_calls.producer_blame) == []
+    assert findings(home, failed_tools.failed_tool) == []
 
 
 def test_a_call_that_never_ran_is_an_orphan(home: Home) -> None:
@@ -73,6 +93,32 @@ def test_a_call_that_never_ran_is_an_orphan(home: Home) -> None:
 
     assert found.cause == first.id
     assert "weather" in found.message
+
+
+def test_a_transfer_to_another_agent_is_not_an_orphan(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call({"agent": "refunds"}, name="transfer_to_agent")))
+        think(run, request(text="as the refund agent"), answer(text="done"))
+
+    assert findings(home, tool_calls.orphan_call) == []
+
+
+def test_a_forced_tool_is_the_answer(home: Home) -> None:
+    body = json.loads(request())
+    body["tool_choice"] = {"type": "function", "function": {"name": "weather"}}
+    with recording(home) as run:
+        think(run, json.dumps(body), answer(call(OSLO)))
+
+    assert findings(home, tool_calls.orphan_call) == []
+
+
+def test_a_result_that_was_sent_as_text_is_a_result(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(), answer(call(OSLO)))
+        observation = {"role": "user", "content": "Observation: weather says 3 degrees"}
+        think(run, request(observation), answer(text="3 degrees"))
+
+    assert findings(home, tool_calls.orphan_call) == []
 
 
 def test_where_no_tools_are_recorded_nobody_knows_that_one_never_ran(home: Home) -> None:
@@ -88,18 +134,21 @@ def test_where_no_tools_are_recorded_nobody_knows_that_one_never_ran(home: Home)
 def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> None:
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))
-        think(run, request(asked(call(OSLO)), result("rain")), answer(text="rain"))
+        think(run, request(requested_calls(call(OSLO)), result("rain")), answer(text="rain"))
 
     assert findings(home, tool_calls.orphan_call) == []
 
 
 def test_a_call_is_no_orphan_that_is_told_as_text(home: Home) -> None:
     """As smolagents writes its history: a call as the assistant's text, its result as the user's."""
-    told = {"role": "assistant", "content": "Calling tools:\n[{'id': 'call_1', 'name': 'weather'}]"}
+    message = {
+        "role": "assistant",
+        "content": "Calling tools:\n[{'id': 'call_1', 'name': 'weather'}]",
+    }
     seen = {"role": "user", "content": "Observation:\nrain"}
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))
-        think(run, request(told, seen), answer(text="rain"))
+        think(run, request(message, seen), answer(text="rain"))
 
     assert findings(home, tool_calls.orphan_call) == []
 
@@ -140,7 +189,7 @@ def test_a_result_that_is_in_the_request_twice(home: Home) -> None:
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))
         ran = use(run)
-        history = [asked(call(OSLO)), result("rain"), result("rain")]
+        history = [requested_calls(call(OSLO)), result("rain"), result("rain")]
         bad = think(run, request(*history), answer(text="rain"))
         think(run, request(*history), answer(text="rain"))
 
@@ -253,7 +302,7 @@ def test_a_clients_span_around_the_wires_counts_once(home: Home) -> None:
             think(outer, request(), answer(call(OSLO)))
         use(run)
         with run.child("client", "llm") as outer:
-            think(outer, request(asked(call(OSLO)), result("rain")), answer(text="rain"))
+            think(outer, request(requested_calls(call(OSLO)), result("rain")), answer(text="rain"))
 
     assert (
         findings(

@@ -1,45 +1,72 @@
-/** Two runs aligned: the first divergence first, equal stretches folded, both sides open. */
+/** Two runs side by side: the first difference is selected, identical steps are folded. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { useAnswer } from "../answers";
 import { useKeys } from "../keys";
-import { useRun } from "../loaded";
 import type { RunModel } from "../model";
 import { Status } from "../parts/badges";
-import { count, cost, durationMs, moment, oneLine } from "../parts/format";
-import { Empty, Failed, Loading } from "../parts/state";
+import { cost, count, durationMs, moment, oneLine } from "../parts/format";
+import { Empty, Failed, Loading } from "../parts/placeholders";
 import { Split } from "../parts/split";
-import { VirtualList } from "../parts/virtual";
-import { go, href, route } from "../state";
+import { VirtualList } from "../parts/virtual-list";
+import { href, route } from "../router";
 import type { Delta, DiffRow, RunsDiffData, SpanDiffData } from "../types";
-import { Differences, Fields } from "../views/differences";
+import { useAnswer } from "../use-query";
+import { useRun } from "../use-run";
+import { Differences, Fields } from "../views/span-diff";
+import { ChooseRuns } from "./choose-runs";
+import { CompareMany, firstDifference } from "./compare-many";
 import "./compare.css";
 
+/** `r7.s12`: a span, not a run. */
+const isSpan = (id: string): boolean => /\.s\d+$/.test(id);
+
 export function Compare() {
-  const a = route.value.params.get("a") ?? "";
-  const b = route.value.params.get("b") ?? "";
-  const { data, error, loading } = useAnswer<RunsDiffData>("diff", a && b ? { a, b } : null);
-  if (!a || !b) return <Choose a={a} b={b} />;
-  if (error) return <div class="page-pad"><Failed error={error} /></div>;
+  const { params } = route.value;
+  const many = (params.get("runs") ?? "").split(",").filter(Boolean);
+  const a = params.get("a") ?? "";
+  const b = params.get("b") ?? "";
+  if (many.length > 1) return <CompareMany ids={many} />;
+  if (!a || !b) return <ChooseRuns a={a} b={b} />;
+  if (isSpan(a) && isSpan(b)) return <ComparedSpans key={`${a} ${b}`} a={a} b={b} />;
+  return <ComparedRuns key={`${a} ${b}`} a={a} b={b} />;
+}
+
+function ComparedRuns({ a, b }: { a: string; b: string }) {
+  const { data, error, loading } = useAnswer<RunsDiffData>("diff", { a, b });
+  if (error)
+    return (
+      <div class="page-pad">
+        <Failed error={error} />
+      </div>
+    );
   if (loading || !data) return <Loading what="both runs" />;
   return <Compared data={data} a={a} b={b} />;
 }
 
-function Choose({ a, b }: { a: string; b: string }) {
-  const [left, setLeft] = useState(a);
-  const [right, setRight] = useState(b);
+/** Two spans of one run or of two. */
+function ComparedSpans({ a, b }: { a: string; b: string }) {
+  const { data, error } = useAnswer<SpanDiffData>("diff", { a, b });
+  useEffect(() => {
+    document.title = `${a} vs ${b} · Vestige`;
+  }, [a, b]);
+  const link = (id: string) => (
+    <a class="mono" href={href("run", id.split(".")[0]!, { span: id.split(".")[1] ?? "" })}>
+      {id}
+    </a>
+  );
   return (
-    <form
-      class="page-pad rowline wrap"
-      onSubmit={(event) => {
-        event.preventDefault();
-        go(href("compare", "", { a: left, b: right }));
-      }}
-    >
-      <label>The one <input type="text" value={left} placeholder="r6" onInput={(event) => setLeft(event.currentTarget.value)} /></label>
-      <label>The other <input type="text" value={right} placeholder="r7" onInput={(event) => setRight(event.currentTarget.value)} /></label>
-      <button type="submit" disabled={!left || !right}>Compare</button>
-    </form>
+    <div class="scroll grow" tabIndex={0} role="region" aria-label="Both spans">
+      <div class="page-pad rowline wrap">
+        <h1 class="grow">
+          {link(a)} vs {link(b)}
+        </h1>
+        <a class="button" href={href("compare", "", { a: b, b: a })}>
+          Swap
+        </a>
+      </div>
+      {error && <Failed error={error} />}
+      {data ? <Differences data={data} /> : !error && <Loading what="both spans" />}
+    </div>
   );
 }
 
@@ -50,15 +77,18 @@ function Compared({ data, a, b }: { data: RunsDiffData; a: string; b: string }) 
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const lines = useMemo(() => unfolded(data.rows, open, left, right), [data, open, left, right]);
   const at = lines.findIndex((line) => line.row === picked && line.inside === null);
-  const changed = useMemo(() => data.rows.flatMap((row, index) => (row.mark === "=" ? [] : [index])), [data]);
+  const changed = useMemo(
+    () => data.rows.flatMap((row, index) => (row.mark === "=" ? [] : [index])),
+    [data],
+  );
   const step = (by: 1 | -1): void => {
     const now = changed.indexOf(picked ?? -1);
     const next = changed[Math.min(Math.max(now + by, 0), changed.length - 1)];
     if (next !== undefined) pick(next);
   };
   useKeys([
-    { key: "j", say: "next difference", run: () => step(1) },
-    { key: "k", say: "difference before", run: () => step(-1) },
+    { key: "j", label: "Next difference", run: () => step(1) },
+    { key: "k", label: "Previous difference", run: () => step(-1) },
   ]);
   const toggle = (row: number): void => {
     const next = new Set(open);
@@ -70,7 +100,7 @@ function Compared({ data, a, b }: { data: RunsDiffData; a: string; b: string }) 
     <>
       <Heads data={data} left={left} right={right} a={a} b={b} />
       {data.rows.length === 0 ? (
-        <Empty>Nothing to align: neither run has steps.</Empty>
+        <Empty>Nothing to compare: both runs are empty</Empty>
       ) : (
         <VirtualList
           label="Steps of both runs"
@@ -82,23 +112,48 @@ function Compared({ data, a, b }: { data: RunsDiffData; a: string; b: string }) 
             const line = lines[index]!;
             return {
               class: `pair mark${MARKS[line.mark] ?? ""} ${line.row === picked && line.inside === null ? "chosen" : ""}`,
-              onClick: () => (line.mark === "=" && line.inside === null ? toggle(line.row) : pick(line.row)),
+              onClick: () =>
+                (line.mark === "=" && line.inside === null) || line.mark === "…"
+                  ? toggle(line.row)
+                  : pick(line.row),
             };
           }}
-          row={(index) => <Pair line={lines[index]!} data={data} open={open.has(lines[index]!.row)} />}
+          row={(index) => (
+            <Pair line={lines[index]!} data={data} a={a} b={b} open={open.has(lines[index]!.row)} />
+          )}
         />
       )}
     </>
   );
-  return <Split name="compare" label="What differs" first={first} second={row && row.mark !== "=" ? <Detail key={picked} row={row} a={a} b={b} close={() => pick(null)} /> : null} />;
+  return (
+    <Split
+      name="compare"
+      label="Selected difference"
+      first={first}
+      second={
+        row && row.mark !== "=" ? (
+          <Detail key={picked} row={row} a={a} b={b} close={() => pick(null)} />
+        ) : null
+      }
+    />
+  );
 }
 
-const MARKS: Record<string, string> = { "=": "-same", "~": "-changed", "+": "-added", "-": "-gone" };
-const SAYS: Record<string, string> = { "~": "differs", "+": "only in the second", "-": "only in the first" };
+const MARKS: Record<string, string> = {
+  "=": "-same",
+  "~": "-changed",
+  "+": "-added",
+  "-": "-gone",
+};
+/** The title of a row's mark, for example `Only in r170`. */
+function markTitle(mark: string, a: string, b: string): string {
+  if (mark === "+") return `Only in ${b}`;
+  return mark === "-" ? `Only in ${a}` : "Different";
+}
 
 interface Line {
   row: number;
-  /** Of an opened stretch: the place inside it. */
+  /** Position inside an unfolded group of identical steps. */
   inside: number | null;
   mark: string;
   a: string;
@@ -106,75 +161,179 @@ interface Line {
   depth: number;
 }
 
-/** Rows as they are shown: an opened stretch of equal steps has a line for each. */
-function unfolded(rows: DiffRow[], open: ReadonlySet<number>, left: RunModel | null, right: RunModel | null): Line[] {
+/** Return the visible lines: identical steps, and prompts that only repeat a difference, are folded. */
+function unfolded(
+  rows: DiffRow[],
+  open: ReadonlySet<number>,
+  left: RunModel | null,
+  right: RunModel | null,
+): Line[] {
   return rows.flatMap((row, at): Line[] => {
-    if (row.mark !== "=") return [{ row: at, inside: null, mark: row.mark, a: row.a_text ?? "", b: row.b_text ?? "", depth: row.depth ?? 0 }];
-    const own: Line = { row: at, inside: null, mark: "=", a: `${count(row.count)} equal ${row.count === 1 ? "step" : "steps"}`, b: "", depth: 0 };
+    if (row.mark !== "=") {
+      const own: Line = {
+        row: at,
+        inside: null,
+        mark: row.mark,
+        a: row.a_step ?? row.a_text ?? "",
+        b: row.b_step ?? row.b_text ?? "",
+        depth: row.depth ?? 0,
+      };
+      if (!row.consequence) return [own];
+      let first = at;
+      while (rows[first - 1]?.consequence) first--;
+      if (at > first) return open.has(first) ? [own] : [];
+      const next = rows.findIndex((after, place) => place > at && !after.consequence);
+      const total = (next < 0 ? rows.length : next) - at;
+      const text = `${count(total)} later ${total === 1 ? "prompt contains" : "prompts contain"} this change`;
+      const fold: Line = { ...own, mark: "…", a: text, b: "" };
+      return open.has(at) ? [fold, own] : [fold];
+    }
+    const own: Line = {
+      row: at,
+      inside: null,
+      mark: "=",
+      a: `${count(row.count)} identical ${row.count === 1 ? "step" : "steps"}`,
+      b: "",
+      depth: 0,
+    };
     if (!open.has(at)) return [own];
     const [from_a, from_b] = [stretch(left, row.a), stretch(right, row.b)];
     const most = Math.max(from_a.length, from_b.length);
-    const inside = Array.from({ length: most }, (_, place): Line => ({
-      row: at, inside: place, mark: "=", a: from_a[place] ?? "", b: from_b[place] ?? "", depth: 1,
-    }));
+    const inside = Array.from(
+      { length: most },
+      (_, place): Line => ({
+        row: at,
+        inside: place,
+        mark: "=",
+        a: from_a[place] ?? "",
+        b: from_b[place] ?? "",
+        depth: 1,
+      }),
+    );
     return [own, ...inside];
   });
 }
 
-function stretch(run: RunModel | null, ends: readonly string[] | string | null | undefined): string[] {
+function stretch(
+  run: RunModel | null,
+  ends: readonly string[] | string | null | undefined,
+): string[] {
   if (!run || !ends || typeof ends === "string") return [];
   const from = run.ofShortId(ends[0]);
   const to = run.ofShortId(ends[1] ?? ends[0]);
   if (from === undefined || to === undefined) return [];
-  const said: string[] = [];
-  for (let index = from; index <= to; index++) said.push(`s${run.number(index)} ${run.type(index)} ${run.name(index)} ${run.label(index)}`);
-  return said;
+  const labels: string[] = [];
+  for (let index = from; index <= to; index++)
+    labels.push(`s${run.number(index)} ${run.type(index)} ${run.name(index)} ${run.label(index)}`);
+  return labels;
 }
 
-function Pair({ line, data, open }: { line: Line; data: RunsDiffData; open: boolean }) {
+function Pair({
+  line,
+  data,
+  a,
+  b,
+  open,
+}: {
+  line: Line;
+  data: RunsDiffData;
+  a: string;
+  b: string;
+  open: boolean;
+}) {
   const row = data.rows[line.row]!;
   const isFirst = line.row === data.first_row && line.inside === null;
   const indent = { paddingLeft: `${8 + Math.min(line.depth, 12) * 12}px` };
-  if (line.mark === "=" && line.inside === null) {
-    return <button type="button" class="plain quiet folded" aria-expanded={open}><span aria-hidden="true">{open ? "▾" : "▸"}</span>{line.a}</button>;
+  if ((line.mark === "=" && line.inside === null) || line.mark === "…") {
+    return (
+      <button type="button" class="plain quiet folded" aria-expanded={open}>
+        <span aria-hidden="true">{open ? "▾" : "▸"}</span>
+        {line.a}
+      </button>
+    );
   }
   return (
     <div class="pairline">
-      <div class="half cut trace" style={indent}>{oneLine(line.a, 200)}</div>
-      <div class="between" title={SAYS[line.mark] ?? "the same"}>{line.mark}</div>
-      <div class="half cut trace" style={indent}>{oneLine(line.b, 200)}</div>
+      <Half step={line.a} content={line.inside === null ? row.a_content : null} style={indent} />
+      <div class="between" title={line.mark === "=" ? "Identical" : markTitle(line.mark, a, b)}>
+        {line.mark}
+      </div>
+      <Half step={line.b} content={line.inside === null ? row.b_content : null} style={indent} />
       <div class="class">
-        {row.class && line.inside === null && <span class={`badge ${isFirst ? "bad" : "warn"}`}>{isFirst ? "first: " : ""}{row.class}</span>}
+        {row.class && line.inside === null && (
+          <span class={`badge ${isFirst ? "bad" : "warn"}`}>
+            {isFirst ? "First difference" : `different ${row.class}`}
+          </span>
+        )}
       </div>
     </div>
   );
 }
 
-function Heads({ data, left, right, a, b }: { data: RunsDiffData; left: RunModel | null; right: RunModel | null; a: string; b: string }) {
+/** One side of a row: the step, and below it what differs. */
+function Half(props: {
+  step: string;
+  content: string | null | undefined;
+  style: Record<string, string>;
+}) {
+  return (
+    <div class="half trace" style={props.style}>
+      <div class="cut">{oneLine(props.step, 200)}</div>
+      {props.content && <div class="cut mono quiet">{oneLine(props.content, 200)}</div>}
+    </div>
+  );
+}
+
+function Heads({
+  data,
+  left,
+  right,
+  a,
+  b,
+}: {
+  data: RunsDiffData;
+  left: RunModel | null;
+  right: RunModel | null;
+  a: string;
+  b: string;
+}) {
   const [all, setAll] = useState(false);
   const deltas = data.deltas.filter((delta) => all || delta.a !== delta.b);
   useEffect(() => {
-    document.title = `${a} against ${b} · Vestige`;
+    document.title = `${a} vs ${b} · Vestige`;
   }, [a, b]);
   return (
-    <section class="verdict" aria-label="Both runs" tabIndex={0}>
+    <section class="page-pad compare-head" aria-label="Both runs" tabIndex={0}>
+      <h1 class="sr">
+        Compare {a} with {b}
+      </h1>
       <div class="heads">
         <Head run={left} id={a} />
         <Head run={right} id={b} />
       </div>
       <div class="rowline wrap">
-        {data.first_row === null ? <span class="badge ok">✓ no step differs</span> : (
-          <span>The first divergence is <b>{data.rows[data.first_row]?.class ?? "a step"}</b>: {oneLine(data.rows[data.first_row]?.a_text ?? data.rows[data.first_row]?.b_text ?? "", 120)}</span>
+        {data.first_row === null ? (
+          <span class="badge ok">No differences</span>
+        ) : (
+          <span>
+            First difference: <b>{firstDifference(data)}</b>
+          </span>
         )}
-        <span class="quiet">{count(data.same)} steps are equal</span>
-        {(data.rows_left_out ?? 0) > 0 && <span class="badge warn">{count(data.rows_left_out)} rows left out</span>}
-        <a class="button" href={href("compare", "", { a: b, b: a })}>Swap</a>
+        <span class="quiet">{count(data.same)} identical steps</span>
+        {(data.rows_left_out ?? 0) > 0 && (
+          <span class="badge warn">{count(data.rows_left_out)} rows not shown</span>
+        )}
+        <a class="button" href={href("compare", "", { a: b, b: a })}>
+          Swap
+        </a>
       </div>
       <details open>
-        <summary>What adds up differently</summary>
+        <summary>Totals</summary>
         <Deltas rows={deltas} a={a} b={b} />
-        <button type="button" class="plain link" aria-pressed={all} onClick={() => setAll(!all)}>{all ? "Only what differs" : "What is equal too"}</button>
-        {data.run.length > 0 && <Fields title="Of the run" rows={data.run} />}
+        <button type="button" class="plain link" aria-pressed={all} onClick={() => setAll(!all)}>
+          {all ? "Hide unchanged" : "Show unchanged"}
+        </button>
+        {data.run.length > 0 && <Fields title="Run details" rows={data.run} />}
       </details>
     </section>
   );
@@ -183,7 +342,9 @@ function Heads({ data, left, right, a, b }: { data: RunsDiffData; left: RunModel
 function Head({ run, id }: { run: RunModel | null; id: string }) {
   return (
     <div class="rowline wrap head">
-      <a class="mono" href={href("run", id)}>{id}</a>
+      <a class="mono" href={href("run", id)}>
+        {id}
+      </a>
       {run && (
         <>
           <Status value={run.run.outcome} />
@@ -195,9 +356,9 @@ function Head({ run, id }: { run: RunModel | null; id: string }) {
   );
 }
 
-/** In two columns where there is room, so that the steps below stay in sight. */
+/** Two columns where they fit, so that the steps below stay visible. */
 function Deltas({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
-  if (!rows.length) return <p class="quiet">Nothing.</p>;
+  if (!rows.length) return <p class="quiet">No differences</p>;
   const half = rows.length > 4 ? Math.ceil(rows.length / 2) : rows.length;
   return (
     <div class="sums">
@@ -207,16 +368,38 @@ function Deltas({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
   );
 }
 
+const METRICS: Record<string, string> = {
+  outcome: "Outcome",
+  model_calls: "Model calls",
+  tool_calls: "Tool calls",
+  duration_ms: "Duration",
+  cost_usd: "Cost",
+  cache_read_tokens: "Cached tokens",
+  cache_write_tokens: "Tokens written to cache",
+  input_tokens: "Input tokens",
+  output_tokens: "Output tokens",
+  spans: "Spans",
+  logs: "Log lines",
+  errors: "Errors",
+};
+
 function Sums({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
   return (
     <table class="plain deltas">
-      <thead><tr><th>Sum</th><th class="right">{a}</th><th class="right">{b}</th><th class="right">Change</th></tr></thead>
+      <thead>
+        <tr>
+          <th>Metric</th>
+          <th class="right">{a}</th>
+          <th class="right">{b}</th>
+          <th class="right">Change</th>
+        </tr>
+      </thead>
       <tbody>
         {rows.map((row) => (
           <tr key={row.name}>
-            <td class="trace">{oneLine(row.name.replaceAll("_", " "), 80)}</td>
-            <td class="right">{said(row.name, row.a)}</td>
-            <td class="right">{said(row.name, row.b)}</td>
+            <td class="trace">{METRICS[row.name] ?? oneLine(row.name.replaceAll("_", " "), 80)}</td>
+            <td class="right">{formatMetric(row.name, row.a)}</td>
+            <td class="right">{formatMetric(row.name, row.b)}</td>
             <td class="right quiet">{change(row)}</td>
           </tr>
         ))}
@@ -225,7 +408,7 @@ function Sums({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
   );
 }
 
-function said(name: string, value: Delta["a"]): string {
+function formatMetric(name: string, value: Delta["a"]): string {
   if (value === null || value === undefined) return "–";
   if (typeof value === "string") return oneLine(value, 40);
   if (name === "duration_ms") return durationMs(value);
@@ -242,20 +425,39 @@ function change({ a, b }: Delta): string {
 function Detail({ row, a, b, close }: { row: DiffRow; a: string; b: string; close: () => void }) {
   const one = typeof row.a === "string" ? row.a : null;
   const other = typeof row.b === "string" ? row.b : null;
-  const { data, error } = useAnswer<SpanDiffData>("diff", one && other ? { a: one, b: other } : null);
-  const open = (short: string | null, run: string) => short && (
-    <a class="mono" href={href("run", run, { span: short.split(".")[1] ?? "" })}>{short}</a>
+  const { data, error } = useAnswer<SpanDiffData>(
+    "diff",
+    one && other ? { a: one, b: other } : null,
   );
+  const open = (short: string | null, run: string) =>
+    short && (
+      <a class="mono" href={href("run", run, { span: short.split(".")[1] ?? "" })}>
+        {short}
+      </a>
+    );
   return (
     <>
       <div class="rowline pane-head">
-        <h2 class="grow">{SAYS[row.mark]}{row.class ? `: ${row.class}` : ""}</h2>
+        <h2 class="grow">
+          {markTitle(row.mark, a, b)}
+          {row.class ? ` ${row.class}` : ""}
+        </h2>
         {open(one, a)} {open(other, b)}
-        <button type="button" class="plain" aria-label="Close the pane" onClick={close}>✕</button>
+        <button type="button" class="plain" aria-label="Close" onClick={close}>
+          ✕
+        </button>
       </div>
       {error && <Failed error={error} />}
-      {one && other ? (data ? <Differences data={data} /> : !error && <Loading />) : (
-        <div class="page-pad"><p class="trace">{oneLine(row.a_text ?? row.b_text ?? "", 600)}</p></div>
+      {one && other ? (
+        data ? (
+          <Differences data={data} />
+        ) : (
+          !error && <Loading />
+        )
+      ) : (
+        <div class="page-pad">
+          <p class="trace">{oneLine(row.a_text ?? row.b_text ?? "", 600)}</p>
+        </div>
       )}
     </>
   );

@@ -1,22 +1,38 @@
-/** Home: every run, newest first; how it went lately; where words stand; what tools cost. */
+/** Home: the list of runs with its totals, full-text matches, trends and costs. */
 
 import "./home.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { exported } from "../api";
 import { useKeys } from "../keys";
-import { Failed } from "../parts/state";
+import { Menu } from "../parts/menu";
+import { Failed } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
-import { adjust, keep, recall, route } from "../state";
-import { Hits } from "./hits";
-import { RunTable } from "./runtable";
-import { useRuns } from "./runs";
+import { adjust, keep, recall, route } from "../router";
+import { Costs } from "./costs";
+import { ColumnMenu, RunTable, useColumns } from "./run-table";
+import { Hits } from "./search-results";
 import { Tools } from "./tools";
-import { Trends, type Span } from "./trends";
+import { Totals } from "./totals";
+import { type Span, Trends } from "./trends";
+import { useRuns } from "./use-runs";
 
-type Shown = "runs" | "text" | "tools";
-const TERMS = ["is:failed", "is:running", "has:finding", "since:1d", "cost>0.1"];
+type Shown = "runs" | "text" | "trends" | "costs" | "tools";
+const TERMS: [string, string][] = [
+  ["is:failed", "Failed"],
+  ["is:running", "Running"],
+  ["has:finding", "With findings"],
+  ["has:note", "With notes"],
+  ["cost>0.1", "Over $0.10"],
+];
+const RANGES: [string, string][] = [
+  ["", "All time"],
+  ["1d", "24 h"],
+  ["7d", "7 days"],
+  ["30d", "30 days"],
+];
+const SAVED_MAX = 30;
 
-/** A filter's words that are no terms: what a full-text search looks for. */
+/** Return the words of a filter that are not `key:value` terms: the text to search for. */
 export function freeWords(filter: string): string {
   const found = filter.match(/-?[a-z]+(?::|[<>]=?|=)(?:"[^"]*"|\S+)|"[^"]*"|\S+/g) ?? [];
   return found
@@ -27,28 +43,39 @@ export function freeWords(filter: string): string {
 
 export function Home() {
   const { params } = route.value;
-  const filter = params.get("q") ?? "";
-  const group = params.get("group") === "conversation";
-  const all = params.get("all") === "1";
+  const options = {
+    filter: params.get("q") ?? "",
+    group: params.get("group") === "conversation",
+    all: params.get("all") === "1",
+    since: params.get("since") ?? "",
+    sort: params.get("sort") ?? "",
+    reverse: params.get("reverse") === "1",
+  };
+  const { filter, group, all, since } = options;
   const shown = (params.get("tab") as Shown | null) ?? "runs";
-  const runs = useRuns({ filter, group, all });
-  const [span, setSpan] = useState<Span>(() => recall("trends", "Month") as Span);
+  const runs = useRuns(options);
+  const [columns, toggleColumn] = useColumns();
+  const [span, setSpan] = useState<Span>(() => recall("trends", "30 days") as Span);
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => void (document.title = "Runs · Vestige"), []);
   const set = (text: string): void => adjust({ q: text || null });
   const toggle = (term: string): void => {
-    const has = filter.split(/\s+/).includes(term);
-    set(has ? filter.split(/\s+/).filter((one) => one !== term).join(" ") : `${filter} ${term}`.trim());
+    const terms = filter.split(/\s+/).filter(Boolean);
+    set(
+      terms.includes(term)
+        ? terms.filter((one) => one !== term).join(" ")
+        : [...terms, term].join(" "),
+    );
   };
   useKeys([
-    { key: "/", say: "filter and search", run: () => input.current?.focus() },
-    { key: "F", say: "only runs that failed", run: () => toggle("is:failed") },
+    { key: "/", label: "Filter and search", run: () => input.current?.focus() },
+    { key: "F", label: "Show failed runs only", run: () => toggle("is:failed") },
   ]);
   if (exported) return null;
+  const words = freeWords(filter);
   return (
     <div class="home column grow">
       <h1 class="sr">Runs</h1>
-      <Trends span={span} onSpan={(to) => { keep("trends", to); setSpan(to); }} />
       <div class="home-bar">
         <input
           ref={input}
@@ -56,34 +83,151 @@ export function Home() {
           class="grow"
           aria-label="Filter and search runs"
           aria-describedby="filter-terms"
-          placeholder='is:failed tool:search model:x cost>0.1 since:2d "some words"'
+          placeholder="Filter runs or search their text, e.g. is:failed tool:search cost>0.1"
           spellcheck={false}
           value={filter}
           onInput={(event) => set(event.currentTarget.value)}
         />
-        <span id="filter-terms" class="rowline wrap" role="group" aria-label="Terms of the filter">
-          {TERMS.map((term) => (
-            <button key={term} type="button" class="mono" aria-pressed={filter.split(/\s+/).includes(term)} onClick={() => toggle(term)}>{term}</button>
+        <span id="filter-terms" class="rowline wrap" role="group" aria-label="Quick filters">
+          {TERMS.map(([term, label]) => (
+            <button
+              key={term}
+              type="button"
+              title={term}
+              aria-pressed={filter.split(/\s+/).includes(term)}
+              onClick={() => toggle(term)}
+            >
+              {label}
+            </button>
           ))}
         </span>
         <span class="rowline wrap">
-          <button type="button" aria-pressed={group} onClick={() => adjust({ group: group ? null : "conversation" })}>By conversation</button>
-          <button type="button" aria-pressed={all} title="Also the runs of mere processes" onClick={() => adjust({ all: all ? null : 1 })}>All</button>
+          <label class="pick">
+            <span class="sr">Time range</span>
+            <select
+              value={since}
+              onChange={(event) => adjust({ since: event.currentTarget.value || null })}
+            >
+              {RANGES.map(([value, label]) => (
+                <option key={value} value={value}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </label>
+          <button
+            type="button"
+            aria-pressed={group}
+            onClick={() => adjust({ group: group ? null : "conversation" })}
+          >
+            Group by conversation
+          </button>
+          <button type="button" aria-pressed={all} onClick={() => adjust({ all: all ? null : 1 })}>
+            Show empty runs
+          </button>
+          <SavedFilters current={filter} apply={set} />
+          <ColumnMenu shown={columns} toggle={toggleColumn} />
         </span>
       </div>
-      {runs.error && <div class="page-pad"><Failed error={runs.error} /></div>}
+      <Totals options={options} version={String(runs.changes)} />
+      {runs.error && (
+        <div class="page-pad">
+          <Failed error={runs.error} />
+        </div>
+      )}
       <Tabs<Shown>
-        label="What to show"
+        label="View"
         panel="home-panel"
         current={shown}
         onPick={(to) => adjust({ tab: to === "runs" ? null : to })}
-        tabs={[{ id: "runs", label: "Runs" }, { id: "text", label: "Text" }, { id: "tools", label: "Tools" }]}
+        tabs={[
+          { id: "runs", label: "Runs" },
+          { id: "text", label: "Matches" },
+          { id: "trends", label: "Trends" },
+          { id: "costs", label: "Costs" },
+          { id: "tools", label: "Tools" },
+        ]}
       />
       <TabPanel panel="home-panel" current={shown}>
-        {shown === "runs" && <RunTable runs={runs} filtered={filter !== ""} grouped={group} />}
-        {shown === "text" && <Hits words={freeWords(filter)} />}
+        {shown === "runs" && (
+          <RunTable
+            runs={runs}
+            filtered={filter !== "" || since !== ""}
+            grouped={group}
+            order={options}
+            columns={columns}
+          />
+        )}
+        {shown === "text" && <Hits words={words} />}
+        {shown === "trends" && (
+          <Trends
+            span={span}
+            onSpan={(to) => {
+              keep("trends", to);
+              setSpan(to);
+            }}
+          />
+        )}
+        {shown === "costs" && <Costs since={since} />}
         {shown === "tools" && <Tools />}
       </TabPanel>
     </div>
   );
+}
+
+/** Filters that were saved in this browser. */
+function SavedFilters({ current, apply }: { current: string; apply: (filter: string) => void }) {
+  const [saved, setSaved] = useState<string[]>(() => readSaved());
+  const change = (next: string[]): void => {
+    keep("filters", JSON.stringify(next.slice(0, SAVED_MAX)));
+    setSaved(next.slice(0, SAVED_MAX));
+  };
+  const text = current.trim();
+  return (
+    <Menu label="Saved" name="Saved filters" align="right">
+      {(close) => (
+        <div class="choices">
+          <button
+            type="button"
+            disabled={!text || saved.includes(text)}
+            onClick={() => change([text, ...saved])}
+          >
+            Save this filter
+          </button>
+          {saved.map((filter) => (
+            <span class="rowline" key={filter}>
+              <button
+                type="button"
+                class="plain link grow mono"
+                onClick={() => {
+                  apply(filter);
+                  close();
+                }}
+              >
+                {filter}
+              </button>
+              <button
+                type="button"
+                class="plain"
+                aria-label={`Delete the filter ${filter}`}
+                onClick={() => change(saved.filter((one) => one !== filter))}
+              >
+                ✕
+              </button>
+            </span>
+          ))}
+          {!saved.length && <span class="quiet">No saved filters</span>}
+        </div>
+      )}
+    </Menu>
+  );
+}
+
+function readSaved(): string[] {
+  try {
+    const found: unknown = JSON.parse(recall("filters", "[]"));
+    return Array.isArray(found) ? found.filter((one) => typeof one === "string") : [];
+  } catch {
+    return [];
+  }
 }

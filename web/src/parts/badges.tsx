@@ -1,21 +1,26 @@
-/** Signs with words: outcome, severity, kind of span. */
+/** Badges with an icon and a word: outcome, severity, type of span. */
 
-const OUTCOMES = new Map<string, [string, string, string]>(Object.entries({
-  ok: ["ok", "✓", "ok"],
-  error: ["bad", "✕", "error"],
-  timeout: ["warn", "◷", "timeout"],
-  cancelled: ["", "⊘", "cancelled"],
-  interrupted: ["gone", "◼", "interrupted"],
-  running: ["live", "●", "running"],
-  open: ["live", "●", "open"],
-}));
+const OUTCOMES = new Map<string, [string, string, string]>(
+  Object.entries({
+    ok: ["ok", "✓", "Succeeded"],
+    error: ["bad", "✕", "Failed"],
+    timeout: ["warn", "◷", "Timed out"],
+    cancelled: ["", "⊘", "Cancelled"],
+    interrupted: ["gone", "◼", "Crashed"],
+    running: ["live", "●", "Running"],
+    unknown: ["", "?", "Unknown"],
+    open: ["live", "●", "Open"],
+  }),
+);
 
 /** A run's outcome or a span's status; null is an open span. */
 export function Status({ value, brief = false }: { value: string | null; brief?: boolean }) {
   const [mood, sign, word] = OUTCOMES.get(value ?? "open") ?? ["", "·", String(value).slice(0, 20)];
   return (
     <span class={`badge ${mood}`} title={word}>
-      <span class="sign" aria-hidden="true">{sign}</span>
+      <span class="sign" aria-hidden="true">
+        {sign}
+      </span>
       <span class={brief ? "sr" : ""}>{word}</span>
     </span>
   );

@@ -1,4 +1,4 @@
-/** A button that puts a text on the clipboard, and says so. */
+/** A button that copies a text to the clipboard and confirms it. */
 
 import { useState } from "preact/hooks";
 
@@ -6,7 +6,7 @@ export async function copyText(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    // file:// and plain http have no clipboard API: the old way.
+    // file:// and plain http pages have no clipboard API.
     const area = document.createElement("textarea");
     area.value = text;
     area.style.position = "fixed";
@@ -18,20 +18,26 @@ export async function copyText(text: string): Promise<void> {
   }
 }
 
-export function Copy({ text, label = "Copy" }: { text: string | (() => string | Promise<string>); label?: string }) {
-  const [told, tell] = useState("");
+export function Copy({
+  text,
+  label = "Copy",
+}: {
+  text: string | (() => string | Promise<string>);
+  label?: string;
+}) {
+  const [result, setResult] = useState("");
   const copy = async (): Promise<void> => {
     try {
       await copyText(typeof text === "string" ? text : await text());
-      tell("Copied");
+      setResult("Copied");
     } catch {
-      tell("Cannot be had");
+      setResult("Copy failed");
     }
-    setTimeout(() => tell(""), 1200);
+    setTimeout(() => setResult(""), 1200);
   };
   return (
     <button type="button" class="plain" onClick={() => void copy()}>
-      <span aria-live="polite">{told || label}</span>
+      <span aria-live="polite">{result || label}</span>
     </button>
   );
 }

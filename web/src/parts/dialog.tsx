@@ -19,6 +19,7 @@ export function Dialog({ label, onClose, children, head = true }: Props) {
     return () => dialog?.close();
   }, []);
   return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it by onCancel
     <dialog
       ref={box}
       aria-label={label}
@@ -31,7 +32,9 @@ export function Dialog({ label, onClose, children, head = true }: Props) {
       {head && (
         <header>
           <h2>{label}</h2>
-          <button type="button" class="plain" onClick={onClose} aria-label="Close">✕</button>
+          <button type="button" class="plain" onClick={onClose} aria-label="Close">
+            ✕
+          </button>
         </header>
       )}
       {children}

@@ -1,5 +1,5 @@
 /**
- * Markdown, when somebody asks for it: tokens become elements of ours, one by one. There is no
+ * Markdown, rendered token by token as elements of ours. There is no
  * HTML in between, so nothing in the text can become markup, a link that is followed or an image
  * that is loaded: HTML stays text, a link shows its address, an image its description.
  */
@@ -7,6 +7,7 @@
 import { lexer, type Token, type Tokens } from "marked";
 import type { ComponentChildren } from "preact";
 import { visible } from "./format";
+import { CodeBlock } from "./pieces";
 
 /** Longer texts are shown as they are: parsing them would hold the page up. */
 const MOST = 200_000;
@@ -21,7 +22,8 @@ export function Markdown({ text }: { text: string }) {
 /** Null: nested too deeply for the parser, which would take the page down with it. */
 function parse(text: string): Token[] | null {
   try {
-    return lexer(text);
+    // Stop tokens of code agents follow the fence directly, which then would not end the block.
+    return lexer(text.replace(/^(\s*```)(<\w+>)/gm, "$1\n$2"));
   } catch {
     return null;
   }
@@ -37,7 +39,11 @@ function Block({ token, depth }: { token: Token; depth: number }): ComponentChil
     case "space":
       return null;
     case "heading":
-      return <p class="md-heading"><strong>{blocks(token.tokens, depth)}</strong></p>;
+      return (
+        <p class="md-heading">
+          <strong>{blocks(token.tokens, depth)}</strong>
+        </p>
+      );
     case "paragraph":
       return <p>{blocks(token.tokens, depth)}</p>;
     case "blockquote":
@@ -47,7 +53,12 @@ function Block({ token, depth }: { token: Token; depth: number }): ComponentChil
     case "table":
       return <Table table={token as Tokens.Table} depth={depth} />;
     case "code":
-      return <pre class="trace md-code">{visible((token as Tokens.Code).text)}</pre>;
+      return (
+        <CodeBlock
+          code={(token as Tokens.Code).text}
+          language={(token as Tokens.Code).lang?.split(/[\s{]/)[0] ?? ""}
+        />
+      );
     case "hr":
       return <hr />;
     case "strong":
@@ -61,9 +72,18 @@ function Block({ token, depth }: { token: Token; depth: number }): ComponentChil
     case "br":
       return <br />;
     case "link":
-      return <span>{blocks(token.tokens, depth)} <code>{visible((token as Tokens.Link).href)}</code></span>;
+      return (
+        <span>
+          {blocks(token.tokens, depth)} <code>{visible((token as Tokens.Link).href)}</code>
+        </span>
+      );
     case "image":
-      return <span class="quiet">[image: {visible((token as Tokens.Image).text)} <code>{visible((token as Tokens.Image).href)}</code>]</span>;
+      return (
+        <span class="quiet">
+          [image: {visible((token as Tokens.Image).text)}{" "}
+          <code>{visible((token as Tokens.Image).href)}</code>]
+        </span>
+      );
     case "escape":
     case "text": {
       const inner = (token as Tokens.Text).tokens;
@@ -76,16 +96,30 @@ function Block({ token, depth }: { token: Token; depth: number }): ComponentChil
 
 function List({ list, depth }: { list: Tokens.List; depth: number }) {
   const items = list.items.map((item, at) => <li key={at}>{blocks(item.tokens, depth)}</li>);
-  return list.ordered ? <ol start={typeof list.start === "number" ? list.start : 1}>{items}</ol> : <ul>{items}</ul>;
+  return list.ordered ? (
+    <ol start={typeof list.start === "number" ? list.start : 1}>{items}</ol>
+  ) : (
+    <ul>{items}</ul>
+  );
 }
 
 function Table({ table, depth }: { table: Tokens.Table; depth: number }) {
   return (
     <table class="plain">
-      <thead><tr>{table.header.map((cell, at) => <th key={at}>{blocks(cell.tokens, depth)}</th>)}</tr></thead>
+      <thead>
+        <tr>
+          {table.header.map((cell, at) => (
+            <th key={at}>{blocks(cell.tokens, depth)}</th>
+          ))}
+        </tr>
+      </thead>
       <tbody>
         {table.rows.map((row, at) => (
-          <tr key={at}>{row.map((cell, place) => <td key={place}>{blocks(cell.tokens, depth)}</td>)}</tr>
+          <tr key={at}>
+            {row.map((cell, place) => (
+              <td key={place}>{blocks(cell.tokens, depth)}</td>
+            ))}
+          </tr>
         ))}
       </tbody>
     </table>

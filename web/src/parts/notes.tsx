@@ -1,18 +1,71 @@
 /** Notes of people on a run or a span: read, and written where there is a server. */
 
-import { useState } from "preact/hooks";
-import { asApiError, useAnswer } from "../answers";
+import { signal } from "@preact/signals";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { exported, post } from "../api";
 import type { NotesData } from "../types";
+import { asApiError, useAnswer } from "../use-query";
 import { moment, visible } from "./format";
+
+/** Tags that a note can start with; any other `#word` is a tag, too. */
+const TAGS = ["#culprit", "#flaky", "#wontfix", "#fixed"];
+/** Counts the notes that were written on this page, so that every list of notes is read again. */
+const written = signal(0);
+
+/** The notes of a run by span: `r7.s12`; under the run's own id, those on the run. */
+export function useNotes(run: string): Map<string, NotesData["notes"]> {
+  const { data } = useAnswer<NotesData>("notes", { id: run }, String(written.value));
+  return useMemo(() => {
+    const found = new Map<string, NotesData["notes"]>();
+    for (const note of data?.notes ?? []) {
+      const key = note.span ?? run;
+      found.set(key, [...(found.get(key) ?? []), note]);
+    }
+    return found;
+  }, [data]);
+}
+
+/** A mark on the row of a span that has notes. */
+export function NoteMark({ notes }: { notes: NotesData["notes"] | undefined }) {
+  if (!notes?.length) return null;
+  const text = notes.map((note) => visible(note.text)).join("\n");
+  return (
+    <span class="note-mark" title={text}>
+      ✎<span class="sr">{notes.length === 1 ? "1 note" : `${notes.length} notes`}</span>
+    </span>
+  );
+}
+
+/** The text of a note with its tags as badges. */
+function NoteText({ text }: { text: string }) {
+  return (
+    <>
+      {visible(text)
+        .split(/(#[\p{L}\p{N}_-]+)/u)
+        .map((part, at) =>
+          part.startsWith("#") ? (
+            <span class="badge" key={at}>
+              {part}
+            </span>
+          ) : (
+            part
+          ),
+        )}
+    </>
+  );
+}
 
 /** `run`: its short id; `span`: of one span alone. */
 export function Notes({ run, span = null }: { run: string; span?: string | null }) {
-  const { data, again } = useAnswer<NotesData>("notes", { id: run });
+  const { data, again } = useAnswer<NotesData>("notes", { id: run }, String(written.value));
   const id = span ?? run;
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
   const [open, setOpen] = useState(false);
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (open) field.current?.focus();
+  }, [open]);
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
     try {
@@ -20,6 +73,7 @@ export function Notes({ run, span = null }: { run: string; span?: string | null 
       setText("");
       setProblem("");
       setOpen(false);
+      written.value++;
       again();
     } catch (error) {
       setProblem(asApiError(error).message);
@@ -31,19 +85,64 @@ export function Notes({ run, span = null }: { run: string; span?: string | null 
     <section class="notes" aria-label="Notes">
       {notes.map((note) => (
         <div class="note" key={note.id}>
-          <div class="quiet">{note.author ? `${visible(note.author)} · ` : ""}{moment(note.created_at)}{note.span && !span ? ` · ${note.span}` : ""}</div>
-          <div class="trace">{visible(note.text)}</div>
+          <div class="quiet">
+            {note.author ? visible(note.author) : "anonymous"} · {moment(note.created_at)}
+            {note.span && !span ? ` · ${note.span}` : ""}
+          </div>
+          <div class="trace">
+            <NoteText text={note.text} />
+          </div>
         </div>
       ))}
-      {!exported && !open && <button type="button" class="plain link" onClick={() => setOpen(true)}>Add a note</button>}
+      {!exported && !open && (
+        <button type="button" class="plain link" onClick={() => setOpen(true)}>
+          Add a note
+        </button>
+      )}
       {open && (
-        <form class="rowline" onSubmit={(event) => void send(event)}>
-          <textarea class="grow" rows={2} aria-label={`A note on ${id}`} value={text} onInput={(event) => setText(event.currentTarget.value)} />
-          <button type="submit" disabled={!text.trim()}>Keep</button>
-          <button type="button" class="plain" onClick={() => setOpen(false)}>Cancel</button>
+        <form class="rowline wrap" onSubmit={(event) => void send(event)}>
+          <textarea
+            ref={field}
+            class="grow"
+            rows={2}
+            aria-label={`Note on ${id.split(".").pop()}`}
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
+            onKeyDown={(event) => {
+              if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && text.trim())
+                void send(event);
+              else if (event.key === "Escape") setOpen(false);
+            }}
+          />
+          <button type="submit" disabled={!text.trim()} title="Ctrl Enter">
+            Save
+          </button>
+          <button type="button" class="plain" onClick={() => setOpen(false)}>
+            Cancel
+          </button>
+          <span class="rowline" role="group" aria-label="Tags">
+            {TAGS.map((tag) => (
+              <button
+                key={tag}
+                type="button"
+                class="plain"
+                aria-pressed={text.includes(tag)}
+                onClick={() => {
+                  setText(text.includes(tag) ? text.replace(tag, "").trim() : `${tag} ${text}`);
+                  field.current?.focus();
+                }}
+              >
+                {tag}
+              </button>
+            ))}
+          </span>
         </form>
       )}
-      {problem && <div class="notice bad" role="alert">{problem}</div>}
+      {problem && (
+        <div class="notice bad" role="alert">
+          {problem}
+        </div>
+      )}
     </section>
   );
 }

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { keep, recall } from "../state";
+import { keep, recall } from "../router";
 
 interface Props {
   name: string;
@@ -10,19 +10,25 @@ interface Props {
   first: ComponentChildren;
   /** Null: closed. */
   second: ComponentChildren | null;
+  /** Width of the second pane at first, as a share of the page. */
+  share?: number;
+  /** One above the other. */
+  stacked?: boolean;
 }
 
 const LEAST = 280;
 
-export function Split({ name, label, first, second }: Props) {
-  const [width, setWidth] = useState(() => Number(recall(`split.${name}`, "")) || Math.round(innerWidth * 0.42));
-  const held = Math.min(Math.max(width, LEAST), Math.max(LEAST, innerWidth - LEAST));
+export function Split({ name, label, first, second, share = 0.42, stacked = false }: Props) {
+  const [width, setWidth] = useState(
+    () => Number(recall(`split.${name}`, "")) || Math.round(innerWidth * share),
+  );
+  const limited = Math.min(Math.max(width, LEAST), Math.max(LEAST, innerWidth - LEAST));
   const change = (to: number): void => {
     setWidth(to);
     keep(`split.${name}`, String(Math.round(to)));
   };
   return (
-    <div class="split">
+    <div class={`split ${stacked ? "stacked" : ""}`}>
       <div class="first">{first}</div>
       {second !== null && (
         <>
@@ -31,11 +37,11 @@ export function Split({ name, label, first, second }: Props) {
             role="separator"
             aria-orientation="vertical"
             aria-label={`Width of ${label}`}
-            aria-valuenow={Math.round((held / innerWidth) * 100)}
+            aria-valuenow={Math.round((limited / innerWidth) * 100)}
             tabIndex={0}
             onKeyDown={(event) => {
-              if (event.key === "ArrowLeft") change(held + 24);
-              else if (event.key === "ArrowRight") change(held - 24);
+              if (event.key === "ArrowLeft") change(limited + 24);
+              else if (event.key === "ArrowRight") change(limited - 24);
             }}
             onPointerDown={(event) => {
               const bar = event.currentTarget;
@@ -44,7 +50,7 @@ export function Split({ name, label, first, second }: Props) {
               bar.onpointerup = () => (bar.onpointermove = null);
             }}
           />
-          <section class="second" aria-label={label} style={{ width: `${held}px` }}>
+          <section class="second" aria-label={label} style={{ width: `${limited}px` }}>
             {second}
           </section>
         </>

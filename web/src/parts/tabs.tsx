@@ -19,11 +19,20 @@ interface Props<T extends string> {
   children?: ComponentChildren;
 }
 
-export function Tabs<T extends string>({ label, tabs, current, onPick, panel, children }: Props<T>) {
+export function Tabs<T extends string>({
+  label,
+  tabs,
+  current,
+  onPick,
+  panel,
+  children,
+}: Props<T>) {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     // Where the tabs do not fit, the chosen one must still be seen.
-    box.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    box.current
+      ?.querySelector("[aria-selected=true]")
+      ?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [current]);
   const move = (event: KeyboardEvent): void => {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -56,7 +65,15 @@ export function Tabs<T extends string>({ label, tabs, current, onPick, panel, ch
   );
 }
 
-export function TabPanel({ panel, current, children }: { panel: string; current: string; children: ComponentChildren }) {
+export function TabPanel({
+  panel,
+  current,
+  children,
+}: {
+  panel: string;
+  current: string;
+  children: ComponentChildren;
+}) {
   return (
     <div id={panel} role="tabpanel" aria-labelledby={`${panel}-tab-${current}`} class="column grow">
       {children}

@@ -1,23 +1,29 @@
-/** One body of a span, byte for byte: raw, laid out, as bytes, or against the request before it. */
+/** One body of a span: formatted, raw, as a hex dump, or as changes since the previous request. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { asApiError, useAnswer } from "../answers";
 import type { ApiError } from "../api";
-import { hexLines, readBody, type Body, type Which } from "../bodies";
-import { Code, pretty } from "../parts/code";
+import { type Body, hexLines, readBody, type Which } from "../bodies";
+import { Code } from "../parts/code";
 import { Copy } from "../parts/copy";
 import { bytes } from "../parts/format";
-import { Failed, Loading } from "../parts/state";
+import { Failed, Loading } from "../parts/placeholders";
+import { pretty } from "../parts/pretty-json";
 import type { SpanDiffData } from "../types";
-import { Differences } from "./differences";
+import { asApiError, useAnswer } from "../use-query";
+import { Differences } from "./span-diff";
 
 type Look = "pretty" | "raw" | "bytes" | "diff";
-const LOOKS: Record<Look, string> = { pretty: "Pretty", raw: "Raw", bytes: "Bytes", diff: "Against the one before" };
+const LOOKS: Record<Look, string> = {
+  pretty: "Formatted",
+  raw: "Raw",
+  bytes: "Hex",
+  diff: "Changes since previous call",
+};
 
 interface Props {
   span: string;
   which: Which;
-  /** Whether there may be a request before it to hold it against. */
+  /** True if there may be a previous request to compare with. */
   compared: boolean;
 }
 
@@ -28,9 +34,17 @@ export function BodyView({ span, which, compared }: Props) {
   return (
     <div class="column grow">
       <div class="rowline wrap viewtools">
-        <span class="rowline" role="group" aria-label="How to show it">
+        <span class="rowline" role="group" aria-label="Format">
           {looks.map((one) => (
-            <button key={one} type="button" class="plain" aria-pressed={look === one} onClick={() => setLook(one)}>{LOOKS[one]}</button>
+            <button
+              key={one}
+              type="button"
+              class="plain"
+              aria-pressed={look === one}
+              onClick={() => setLook(one)}
+            >
+              {LOOKS[one]}
+            </button>
           ))}
         </span>
         {body && <span class="quiet">{bytes(body.size_bytes)}</span>}
@@ -40,9 +54,14 @@ export function BodyView({ span, which, compared }: Props) {
       {!body && !error && <Loading what="the body" />}
       {body?.note && <div class="notice warn">{body.note}</div>}
       {body && body.bytes.length < body.size_bytes && (
-        <div class="notice warn">The first {bytes(body.bytes.length)} of {bytes(body.size_bytes)}; the rest: vestige body {span} --bytes {body.bytes.length}:</div>
+        <div class="notice warn">
+          Showing the first {bytes(body.bytes.length)} of {bytes(body.size_bytes)}. The rest:{" "}
+          <code>
+            vestige body {span} --bytes {body.bytes.length}:
+          </code>
+        </div>
       )}
-      {body && !body.isText && look !== "bytes" && <div class="notice">Some of it is no text.</div>}
+      {body && !body.isText && look !== "bytes" && <div class="notice">Contains binary data</div>}
       {body && (look === "diff" ? <Before span={span} /> : <Shown body={body} look={look} />)}
     </div>
   );
@@ -50,7 +69,8 @@ export function BodyView({ span, which, compared }: Props) {
 
 function Shown({ body, look }: { body: Body; look: Look }) {
   const text = useMemo(
-    () => (look === "bytes" ? hexLines(body.bytes) : look === "pretty" ? pretty(body.text) : body.text),
+    () =>
+      look === "bytes" ? hexLines(body.bytes) : look === "pretty" ? pretty(body.text) : body.text,
     [body, look],
   );
   return <Code text={text} label="Body" class="grow" />;
@@ -59,12 +79,16 @@ function Shown({ body, look }: { body: Body; look: Look }) {
 function Before({ span }: { span: string }) {
   const { data, error } = useAnswer<SpanDiffData>("diff", { a: span, prev: true });
   if (error) return <Failed error={error} />;
-  if (!data) return <Loading what="the one before" />;
+  if (!data) return <Loading what="previous call" />;
   return <Differences data={data} />;
 }
 
-function useBody(span: string, which: Which): { body: Body | null; error: ApiError | null } {
-  const [state, setState] = useState<{ key: string; body: Body | null; error: ApiError | null }>({ key: "", body: null, error: null });
+export function useBody(span: string, which: Which): { body: Body | null; error: ApiError | null } {
+  const [state, setState] = useState<{ key: string; body: Body | null; error: ApiError | null }>({
+    key: "",
+    body: null,
+    error: null,
+  });
   const key = `${span} ${which}`;
   useEffect(() => {
     let gone = false;

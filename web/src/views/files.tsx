@@ -1,16 +1,18 @@
-/** Captured files as a tree, with a look into each; as they stood at a moment of the run. */
+/** Captured files as a tree with a preview, at a chosen moment of the run. */
 
 import { useMemo, useState } from "preact/hooks";
-import { useAnswer } from "../answers";
 import { exported } from "../api";
 import { bytes, count, offset, oneLine } from "../parts/format";
-import { Empty, Failed, Loading } from "../parts/state";
-import { select } from "../state";
+import { Empty, Failed, Loading } from "../parts/placeholders";
+import { openSpan } from "../router";
 import type { FileRow, FilesData } from "../types";
-import { BodyView } from "./body";
-import { useRowKeys } from "./chosen";
-import "./sides.css";
-import type { ViewProps } from "./view";
+import { useAnswer } from "../use-query";
+import { FilePreview } from "./file-preview";
+import { useRowKeys } from "./selection";
+import "./split.css";
+import type { ViewProps } from "./view-props";
+
+const NARROW = matchMedia("(max-width: 820px)");
 
 interface Line {
   depth: number;
@@ -22,34 +24,67 @@ interface Line {
 
 export default function Files({ run }: ViewProps) {
   const [at, setAt] = useState<number | null>(null);
-  const { data, error, again } = useAnswer<FilesData>("files", { id: run.run.short_id, at: at === null ? null : (at / 1e6).toFixed(6) }, run.next);
+  const { data, error, again } = useAnswer<FilesData>(
+    "files",
+    { id: run.run.short_id, at: at === null ? null : (at / 1e6).toFixed(6) },
+    run.next,
+  );
   const [picked, pick] = useState<string | null>(null);
   const lines = useMemo(() => (data ? laidOut(data.files) : []), [data]);
-  useRowKeys("file", lines.filter((line) => line.file).map((line) => line.path), picked, pick);
+  useRowKeys(
+    "file",
+    lines.filter((line) => line.file).map((line) => line.path),
+    picked,
+    pick,
+  );
   if (error) return <Failed error={error} again={again} />;
   if (!data) return <Loading what="the files" />;
   if (!data.files.length && at === null) return <Empty>No files were captured in this run.</Empty>;
-  const file = data.files.find((one) => one.path === picked);
+  const first = NARROW.matches ? undefined : lines.find((line) => line.file)?.path;
+  const shownPath = picked ?? first;
+  const file = data.files.find((one) => one.path === shownPath);
   return (
     <div class="column grow">
       <div class="rowline wrap viewtools">
         <span class="quiet">{count(data.files.length)} files</span>
         {!exported && (
           <label class="rowline grow">
-            <span class="quiet nowrap">As of {at === null ? "the end" : offset(at)}</span>
-            <input class="grow" type="range" aria-label="Moment of the run" min={0} max={run.length_us} step={Math.max(1, Math.round(run.length_us / 500))}
+            <span class="quiet nowrap">At: {at === null ? "end of run" : offset(at)}</span>
+            <input
+              class="grow"
+              type="range"
+              aria-label="Moment of the run"
+              min={0}
+              max={run.length_us}
+              step={Math.max(1, Math.round(run.length_us / 500))}
               value={at ?? run.length_us}
-              onChange={(event) => setAt(Number(event.currentTarget.value) >= run.length_us ? null : Number(event.currentTarget.value))} />
+              onChange={(event) =>
+                setAt(
+                  Number(event.currentTarget.value) >= run.length_us
+                    ? null
+                    : Number(event.currentTarget.value),
+                )
+              }
+            />
           </label>
         )}
       </div>
-      <div class="sides grow">
+      <div class="two-columns grow">
         <ul class="side scroll" aria-label="Files" tabIndex={0}>
           {lines.map((line) => (
-            <li key={line.path + (line.file ? "" : "/")} style={{ paddingLeft: `${line.depth * 14}px` }}>
+            <li
+              key={line.path + (line.file ? "" : "/")}
+              style={{ paddingLeft: `${line.depth * 14}px` }}
+            >
               {line.file ? (
-                <button type="button" class="plain cut" aria-pressed={line.path === picked} onClick={() => pick(line.path)}>
-                  <span class="trace">{oneLine(line.name, 80)}</span> <span class="quiet">{bytes(line.file.size_bytes)}</span>
+                <button
+                  type="button"
+                  class="plain cut"
+                  aria-pressed={line.path === shownPath}
+                  onClick={() => pick(line.path)}
+                >
+                  <span class="trace">{oneLine(line.name, 80)}</span>{" "}
+                  <span class="quiet">{bytes(line.file.size_bytes)}</span>
                   {line.file.versions > 1 && <span class="quiet"> × {line.file.versions}</span>}
                 </button>
               ) : (
@@ -59,16 +94,28 @@ export default function Files({ run }: ViewProps) {
           ))}
         </ul>
         <div class="column grow">
-          {!file ? <Empty>Choose a file.</Empty> : (
+          {!file ? (
+            <Empty>Select a file</Empty>
+          ) : (
             <>
               <div class="rowline wrap viewtools">
                 <b class="trace">{oneLine(file.path, 200)}</b>
                 <span class="quiet">{offset(file.at_us)}</span>
-                {file.sha256 && <span class="quiet mono" title={file.sha256}>sha256 {file.sha256.slice(0, 12)}…</span>}
-                <button type="button" class="plain" onClick={() => select(Number(/s(\d+)$/.exec(file.span)?.[1] ?? 0))}>{file.span}</button>
+                {file.sha256 && (
+                  <span class="quiet mono" title={file.sha256}>
+                    sha256 {file.sha256.slice(0, 12)}…
+                  </span>
+                )}
+                <button
+                  type="button"
+                  class="plain"
+                  onClick={() => openSpan(Number(/s(\d+)$/.exec(file.span)?.[1] ?? 0))}
+                >
+                  {file.span}
+                </button>
               </div>
               {file.cut && <div class="notice warn">{oneLine(file.cut, 200)}</div>}
-              <BodyView key={file.span} span={file.span} which="output" compared={false} />
+              <FilePreview key={file.span} file={file} />
             </>
           )}
         </div>
@@ -77,7 +124,7 @@ export default function Files({ run }: ViewProps) {
   );
 }
 
-/** Folders before what is in them; by name. */
+/** Return folders and files in display order, sorted by name. */
 function laidOut(files: FileRow[]): Line[] {
   const lines: Line[] = [];
   let open: string[] = [];
@@ -87,7 +134,12 @@ function laidOut(files: FileRow[]): Line[] {
     let same = 0;
     while (same < steps.length && same < open.length && steps[same] === open[same]) same++;
     for (let depth = same; depth < steps.length; depth++) {
-      lines.push({ depth, name: steps[depth]!, path: steps.slice(0, depth + 1).join("/"), file: null });
+      lines.push({
+        depth,
+        name: steps[depth]!,
+        path: steps.slice(0, depth + 1).join("/"),
+        file: null,
+      });
     }
     open = steps;
     lines.push({ depth: steps.length, name, path: file.path, file });

@@ -1,74 +1,136 @@
-/** What is known of the run as a whole: facts, what it is made of, checks that passed, the process, losses. */
+/** Metadata of a run: facts, contents, passed checks, process, recording gaps. */
 
-import { useAnswer } from "../answers";
 import type { RunModel } from "../model";
 import { Status } from "../parts/badges";
 import { Copy } from "../parts/copy";
 import { cost, count, duration, moment, oneLine, visible } from "../parts/format";
 import { Notes } from "../parts/notes";
-import { Failed, Loading } from "../parts/state";
-import { href } from "../state";
-import type { OverviewData, SpanData } from "../types";
-import type { ViewProps } from "./view";
-import "./sides.css";
+import { Failed, Loading } from "../parts/placeholders";
+import { href } from "../router";
+import type { Losses, OverviewData, SpanData } from "../types";
+import { useAnswer } from "../use-query";
+import type { ViewProps } from "./view-props";
+import "./split.css";
 
 export default function Metadata({ run }: ViewProps) {
   const id = run.run.short_id;
   const { data, error, again } = useAnswer<OverviewData>("overview", { id }, run.run.outcome);
   const root = run.roots[0];
-  const about = useAnswer<SpanData>("span", root === undefined ? null : { id: run.shortId(root) }, run.run.outcome);
+  const about = useAnswer<SpanData>(
+    "span",
+    root === undefined ? null : { id: run.shortId(root) },
+    run.run.outcome,
+  );
   if (error) return <Failed error={error} again={again} />;
   if (!data) return <Loading />;
   const process = processOf(run);
+  const gaps = recordingGaps(run.losses);
   return (
     <div class="scroll grow metadata" tabIndex={0} role="region" aria-label="Metadata">
       <Card title="Run">
         <dl>
-          <dt>id</dt><dd class="mono">{run.run.id} <Copy text={run.run.id} /></dd>
-          <dt>outcome</dt><dd><Status value={run.run.outcome} /></dd>
-          <dt>began</dt><dd>{moment(run.run.started_at)}</dd>
-          {run.run.ended_at && <><dt>ended</dt><dd>{moment(run.run.ended_at)}</dd></>}
-          <dt>took</dt><dd>{run.run.duration_ms === null ? "not over yet, as far as is known" : duration(run.run.duration_ms * 1000)}</dd>
-          {run.run.conversation_id && (
-            <><dt>conversation</dt><dd><a class="trace" href={href("home", "", { q: `conversation:"${run.run.conversation_id}"` })}>{visible(run.run.conversation_id)}</a></dd></>
+          <dt>ID</dt>
+          <dd class="mono">
+            {run.run.id} <Copy text={run.run.id} />
+          </dd>
+          <dt>Outcome</dt>
+          <dd>
+            <Status value={run.run.outcome} />
+          </dd>
+          <dt>Started</dt>
+          <dd>{moment(run.run.started_at)}</dd>
+          {run.run.ended_at && (
+            <>
+              <dt>Ended</dt>
+              <dd>{moment(run.run.ended_at)}</dd>
+            </>
           )}
-          {run.run.component && <><dt>component</dt><dd class="trace">{visible(run.run.component)}</dd></>}
-          <dt>tokens</dt><dd>{count(run.run.input_tokens)} in, {count(run.run.output_tokens)} out</dd>
-          <dt>cost</dt><dd>{data.cost_usd === null ? "not known" : cost(data.cost_usd)}</dd>
+          <dt>Duration</dt>
+          <dd>
+            {run.run.duration_ms === null ? "Still running" : duration(run.run.duration_ms * 1000)}
+          </dd>
+          {run.run.conversation_id && (
+            <>
+              <dt>Conversation</dt>
+              <dd>
+                <a
+                  class="trace"
+                  href={href("home", "", { q: `conversation:"${run.run.conversation_id}"` })}
+                >
+                  {visible(run.run.conversation_id)}
+                </a>
+              </dd>
+            </>
+          )}
+          {run.run.component && (
+            <>
+              <dt>Service</dt>
+              <dd class="trace">{visible(run.run.component)}</dd>
+            </>
+          )}
+          <dt>Tokens</dt>
+          <dd>
+            {count(run.run.input_tokens)} in, {count(run.run.output_tokens)} out
+          </dd>
+          <dt>Cost</dt>
+          <dd>{data.cost_usd === null ? "Unknown" : cost(data.cost_usd)}</dd>
         </dl>
         <Notes run={id} />
       </Card>
-      <Card title="Made of">
+      <Card title="Contents">
         <table class="plain">
           <tbody>
-            {Object.entries(data.types).sort((a, b) => b[1] - a[1]).map(([type, times]) => (
-              <tr key={type}><td class="trace">{visible(type)}</td><td class="right">{count(times)}</td></tr>
-            ))}
-            <tr><td>log lines</td><td class="right">{count(run.logCount)}</td></tr>
+            {Object.entries(data.types)
+              .sort((a, b) => b[1] - a[1])
+              .map(([type, times]) => (
+                <tr key={type}>
+                  <td class="trace">{visible(type)}</td>
+                  <td class="right">{count(times)}</td>
+                </tr>
+              ))}
+            <tr>
+              <td>log lines</td>
+              <td class="right">{count(run.logCount)}</td>
+            </tr>
           </tbody>
         </table>
       </Card>
       {data.good_run && (
-        <Card title="The last good run like it">
+        <Card title="Last successful run">
           <p>
-            <a href={href("run", data.good_run.short_id)}>{data.good_run.short_id}</a> <span class="quiet">{moment(data.good_run.started_at)}</span>{" "}
-            <a class="button" href={href("compare", "", { a: data.good_run.short_id, b: id })}>Compare</a>
+            <a href={href("run", data.good_run.short_id)}>{data.good_run.short_id}</a>{" "}
+            <span class="quiet">{moment(data.good_run.started_at)}</span>{" "}
+            <a class="button" href={href("compare", "", { a: data.good_run.short_id, b: id })}>
+              Compare
+            </a>
           </p>
         </Card>
       )}
-      {about.data && <Card title="Attributes"><Pairs of={about.data.span.attributes} /></Card>}
+      {about.data && (
+        <Card title="Attributes">
+          <Pairs of={about.data.span.attributes} />
+        </Card>
+      )}
       {process !== undefined && process !== root && <Process run={run} index={process} />}
-      <Card title="Checks that passed"><p class="quiet">{data.passed.map((name) => oneLine(name, 60)).join(" · ") || "none"}</p></Card>
-      <Card title="What is missing">
-        <Pairs of={{ ...plain(run.losses), ...Object.fromEntries(Object.entries(run.losses.redactions).map(([rule, times]) => [`masked: ${rule}`, times])) }} />
+      <Card title={`Passed checks (${count(data.passed.length)})`}>
+        <p class="quiet">{data.passed.map((name) => oneLine(name, 60)).join(" · ") || "none"}</p>
       </Card>
+      {Object.keys(gaps).length > 0 && (
+        <Card title="Recording gaps">
+          <Pairs of={gaps} />
+        </Card>
+      )}
     </div>
   );
 }
 
 function Process({ run, index }: { run: RunModel; index: number }) {
   const { data } = useAnswer<SpanData>("span", { id: run.shortId(index) }, run.run.outcome);
-  return data ? <Card title="Process"><Pairs of={data.span.attributes} /></Card> : null;
+  return data ? (
+    <Card title="Process">
+      <Pairs of={data.span.attributes} />
+    </Card>
+  ) : null;
 }
 
 function processOf(run: RunModel): number | undefined {
@@ -76,13 +138,24 @@ function processOf(run: RunModel): number | undefined {
   return undefined;
 }
 
-function plain(losses: object): Record<string, number | boolean> {
-  const told = Object.entries(losses).filter(([, value]) => typeof value !== "object") as [string, number | boolean][];
-  return Object.fromEntries(told.map(([name, value]) => [name.replaceAll("_", " "), value]));
+/** Count what was redacted, truncated or lost, leaving out zeros. */
+function recordingGaps(losses: Losses): Record<string, number | boolean> {
+  const counts = Object.entries(losses).filter(
+    ([, value]) => typeof value !== "object" && value,
+  ) as [string, number | boolean][];
+  return Object.fromEntries([
+    ...counts.map(([name, value]) => [name.replaceAll("_", " "), value]),
+    ...Object.entries(losses.redactions).map(([rule, times]) => [`redacted: ${rule}`, times]),
+  ]);
 }
 
 export function Card({ title, children }: { title: string; children: preact.ComponentChildren }) {
-  return <section class="panel card"><h2>{title}</h2>{children}</section>;
+  return (
+    <section class="panel card">
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
 }
 
 export function Pairs({ of }: { of: Record<string, unknown> }) {
@@ -90,7 +163,10 @@ export function Pairs({ of }: { of: Record<string, unknown> }) {
     <table class="plain">
       <tbody>
         {Object.entries(of).map(([name, value]) => (
-          <tr key={name}><td class="trace quiet">{visible(name)}</td><td class="trace">{oneLine(String(value), 600)}</td></tr>
+          <tr key={name}>
+            <td class="trace quiet">{visible(name)}</td>
+            <td class="trace">{oneLine(String(value), 600)}</td>
+          </tr>
         ))}
       </tbody>
     </table>

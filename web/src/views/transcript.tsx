@@ -1,17 +1,18 @@
-/** The run like a chat: what was said, asked for, done and answered, in order. */
+/** The run as a chat: messages, tool calls, results and logs in order. */
 
 import { useCallback, useMemo } from "preact/hooks";
 import type { RunModel } from "../model";
 import { Level, Status } from "../parts/badges";
+import { Edits } from "../parts/edits";
+import { FoldableText } from "../parts/foldable-text";
 import { cost, count, duration, offset, oneLine } from "../parts/format";
-import { Empty, Failed, Loading } from "../parts/state";
-import { Telling } from "../parts/telling";
-import { VirtualList } from "../parts/virtual";
-import { filter, range, select, selected } from "../state";
+import { Empty, Failed, Loading } from "../parts/placeholders";
+import { VirtualList } from "../parts/virtual-list";
+import { filter, openSpan, range, selected } from "../router";
 import type { CallItem, Item, ToolItem } from "../types";
-import { useSteps } from "./chosen";
-import { useItems } from "./items";
-import type { ViewProps } from "./view";
+import { useSteps } from "./selection";
+import { useItems } from "./transcript-pages";
+import type { ViewProps } from "./view-props";
 import "./transcript.css";
 
 export default function Transcript({ run }: ViewProps) {
@@ -19,18 +20,34 @@ export default function Transcript({ run }: ViewProps) {
   const time = range.value;
   const at = run.at(selected.value);
   const narrowed = words !== "" || time !== null || run.run.outcome === "running";
-  const { items, read, error, whole, more, again } = useItems(run, narrowed, at);
+  const { items, read, error, complete, more, again } = useItems(run, narrowed, at);
   const shown = useMemo(
-    () => (!words && !time ? items.slice() : items.filter((item) => (!words || textOf(item).includes(words)) && (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us)))),
+    () =>
+      !words && !time
+        ? items.slice()
+        : items.filter(
+            (item) =>
+              (!words || textOf(item).includes(words)) &&
+              (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us)),
+          ),
     [read, words, time?.from_us, time?.to_us],
   );
-  const spans = useMemo(() => [...new Set(shown.map((item) => run.ofShortId(item.span)).filter((one) => one !== undefined))], [shown, run]);
+  const spans = useMemo(
+    () => [
+      ...new Set(shown.map((item) => run.ofShortId(item.span)).filter((one) => one !== undefined)),
+    ],
+    [shown, run],
+  );
   const keyOf = useCallback((row: number) => shown[row]!.cursor, [shown]);
   useSteps(run, spans);
-  const active = useMemo(() => (at === undefined ? -1 : shown.findIndex((item) => run.ofShortId(item.span) === at)), [shown, at]);
+  const active = useMemo(
+    () => (at === undefined ? -1 : shown.findIndex((item) => run.ofShortId(item.span) === at)),
+    [shown, at],
+  );
   if (error && !items.length) return <Failed error={error} again={again} />;
-  if (!items.length && !whole) return <Loading what="the transcript" />;
-  if (!shown.length) return <Empty>{items.length ? "Nothing here matches the filter." : "Nothing was said."}</Empty>;
+  if (!items.length && !complete) return <Loading what="the transcript" />;
+  if (!shown.length)
+    return <Empty>{items.length ? "No matches" : "No messages in this run"}</Empty>;
   return (
     <>
       <VirtualList
@@ -42,9 +59,11 @@ export default function Transcript({ run }: ViewProps) {
         keyOf={keyOf}
         active={active < 0 ? null : active}
         follow={run.run.outcome === "running"}
-        onEnd={whole || error ? undefined : more}
-        rowProps={(row) => ({ class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}` })}
-        row={(row) => <Said run={run} item={shown[row]!} />}
+        onEnd={complete || error ? undefined : more}
+        rowProps={(row) => ({
+          class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}`,
+        })}
+        row={(row) => <TranscriptItem run={run} item={shown[row]!} />}
       />
       {error && <Failed error={error} again={again} />}
     </>
@@ -53,15 +72,23 @@ export default function Transcript({ run }: ViewProps) {
 
 function textOf(item: Item): string {
   const parts: (string | null | undefined)[] = [item.span, item.kind];
-  if (item.kind === "tool") parts.push(item.name, item.arguments?.text, item.result?.text, item.error);
-  else if (item.kind === "call") parts.push(item.name, item.model, item.text?.text, item.error, ...item.calls.flatMap((call) => [call.name, call.arguments.text]));
+  if (item.kind === "tool")
+    parts.push(item.name, item.arguments?.text, item.result?.text, item.error);
+  else if (item.kind === "call")
+    parts.push(
+      item.name,
+      item.model,
+      item.text?.text,
+      item.error,
+      ...item.calls.flatMap((call) => [call.name, call.arguments.text]),
+    );
   else if (item.kind === "step") parts.push(item.name, item.type, item.label);
   else if (item.kind === "state") parts.push(item.name, item.text?.text);
   else parts.push(item.text.text, item.kind === "message" ? item.role : "");
   return parts.join(" ").toLowerCase();
 }
 
-function Said({ run, item }: { run: RunModel; item: Item }) {
+function TranscriptItem({ run, item }: { run: RunModel; item: Item }) {
   const inside = Math.min(item.depth, 8) * 18;
   const indent = { marginLeft: `${inside}px`, maxWidth: `calc(var(--bubble) - ${inside}px)` };
   return (
@@ -78,7 +105,8 @@ function Said({ run, item }: { run: RunModel; item: Item }) {
 }
 
 function mood(item: Item): string {
-  if (item.kind === "message") return `from-${["system", "user", "assistant", "tool"].includes(item.role) ? item.role : "other"}`;
+  if (item.kind === "message")
+    return `from-${["system", "user", "assistant", "tool"].includes(item.role) ? item.role : "other"}`;
   if (item.kind === "tool") return item.is_error ? "is-tool is-bad" : "is-tool";
   if (item.kind === "call") return item.error ? "from-assistant is-bad" : "from-assistant";
   if (item.kind === "error") return "is-bad";
@@ -89,7 +117,12 @@ function SpanLink({ run, span }: { run: RunModel; span: string | null }) {
   const index = run.ofShortId(span);
   if (index === undefined) return null;
   return (
-    <button type="button" class="plain mono" aria-label={`Open span s${run.number(index)}`} onClick={() => select(run.number(index))}>
+    <button
+      type="button"
+      class="plain mono"
+      aria-label={`Open span s${run.number(index)}`}
+      onClick={() => openSpan(run.number(index))}
+    >
       s{run.number(index)}
     </button>
   );
@@ -111,7 +144,10 @@ function Who({ item }: { item: Item }) {
     case "tool":
       return (
         <>
-          <b class="trace"><span class="quiet">tool </span>{oneLine(item.name ?? item.call_id ?? "", 80)}</b>
+          <b class="trace">
+            <span class="quiet">tool </span>
+            {oneLine(item.name ?? item.call_id ?? "", 80)}
+          </b>
           {item.status !== "ok" && <Status value={item.status} />}
           <span class="quiet">{duration(item.duration_us)}</span>
         </>
@@ -126,13 +162,30 @@ function Who({ item }: { item: Item }) {
         </>
       );
     case "state":
-      return <><span class="quiet">state</span><b class="trace">{oneLine(item.name, 80)}</b></>;
+      return (
+        <>
+          <span class="quiet">state</span>
+          <b class="trace">{oneLine(item.name, 80)}</b>
+        </>
+      );
     case "log":
-      return <><Level value={oneLine(item.level, 12)} /><span class="quiet trace">{oneLine(item.component, 40)}</span></>;
+      return (
+        <>
+          <Level value={oneLine(item.level, 12)} />
+          <span class="quiet trace">{oneLine(item.component, 40)}</span>
+        </>
+      );
     case "error":
-      return <><span class="badge bad"><span aria-hidden="true">✕</span> {oneLine(item.type ?? "error", 60)}</span></>;
+      return (
+        <span class="badge bad">
+          <span aria-hidden="true">✕</span> {oneLine(item.type ?? "error", 60)}
+        </span>
+      );
   }
 }
+
+const newMessages = (times: number): string =>
+  `${times} new ${times === 1 ? "message" : "messages"}`;
 
 function callFacts(item: CallItem): string {
   const facts = [
@@ -141,28 +194,35 @@ function callFacts(item: CallItem): string {
     item.cache_read ? `${count(item.cache_read)} cached` : "",
     item.output_tokens === null ? "" : `${count(item.output_tokens)} out`,
     cost(item.cost_usd),
-    item.repeated ? `${item.repeated} of ${item.messages} messages sent before` : "",
+    item.repeated ? newMessages(item.messages - item.repeated) : "",
   ];
   return facts.filter(Boolean).join(" · ");
 }
+
+const NORMAL_ENDS = ["stop", "end_turn", "tool_use", "tool_calls", "STOP", "completed", "error"];
 
 function What({ run, item }: { run: RunModel; item: Item }) {
   switch (item.kind) {
     case "call":
       return (
         <>
-          {item.text && <Telling text={item.text} />}
+          {item.text && <FoldableText text={item.text} />}
           {item.error && <div class="notice bad trace">{oneLine(item.error, 600)}</div>}
           {item.calls.map((call, at) => (
-            <div class="asked" key={at}>
-              <span class="quiet">asks for </span>
+            <div class="call" key={at}>
+              <span class="quiet">calls </span>
               <b class="trace">{oneLine(call.name, 80)}</b>
               <SpanLink run={run} span={call.span} />
-              <Telling text={call.arguments} code />
+              <FoldableText text={call.arguments} code />
             </div>
           ))}
-          {item.finish_reason && !["stop", "end_turn", "tool_use", "tool_calls", "STOP", "completed"].includes(item.finish_reason) && (
-            <div class="notice warn">Stopped because of: {oneLine(item.finish_reason, 60)}</div>
+          {item.finish_reason && !NORMAL_ENDS.includes(item.finish_reason) && (
+            <div class="notice warn">
+              Stopped:{" "}
+              {item.finish_reason === "length"
+                ? "output token limit"
+                : oneLine(item.finish_reason, 60)}
+            </div>
           )}
         </>
       );
@@ -171,20 +231,33 @@ function What({ run, item }: { run: RunModel; item: Item }) {
     case "step":
       return item.label ? <div class="trace quiet">{oneLine(item.label, 300)}</div> : null;
     case "state":
-      return item.text && <Telling text={item.text} />;
+      return item.text && <FoldableText text={item.text} />;
     case "log":
-      return <Telling text={item.text} more={item.label} />;
+      return <FoldableText text={item.text} more={item.label} />;
     default:
-      return <Telling text={item.text} />;
+      return <FoldableText text={item.text} />;
   }
 }
 
 function Tool({ item }: { item: ToolItem }) {
   return (
     <div class="exchange">
-      {item.arguments && <div><span class="quiet">given</span><Telling text={item.arguments} code /></div>}
-      {item.result && <div><span class="quiet">gave</span><Telling text={item.result} code /></div>}
-      {!item.result && !item.error && <div class="quiet">{item.status === "open" ? "Not finished when this was read." : "No result was recorded."}</div>}
+      <Edits edits={item.edits} />
+      {item.arguments && !item.edits?.length && (
+        <div>
+          <span class="quiet">Arguments</span>
+          <FoldableText text={item.arguments} code />
+        </div>
+      )}
+      {item.result && (
+        <div>
+          <span class="quiet">Result</span>
+          <FoldableText text={item.result} code />
+        </div>
+      )}
+      {!item.result && !item.error && (
+        <div class="quiet">{item.status === "open" ? "Still running" : "No result"}</div>
+      )}
       {item.error && <div class="notice bad trace">{oneLine(item.error, 600)}</div>}
     </div>
   );

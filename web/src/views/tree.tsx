@@ -1,30 +1,40 @@
-/** The tree of spans: who did what inside what. Branches fold; a filter keeps matches and what they stand in. */
+/** The tree of spans. Branches fold; a filter shows matches with their ancestors. */
 
 import { useCallback, useMemo, useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { Kind, Status } from "../parts/badges";
-import { duration, offset, oneLine, short } from "../parts/format";
-import { Empty } from "../parts/state";
-import { VirtualList } from "../parts/virtual";
-import { filter, range, select, selected, type Range } from "../state";
-import { matching, useSteps, within } from "./chosen";
-import type { ViewProps } from "./view";
+import { duration, offset, oneLine, price, short } from "../parts/format";
+import { NoteMark, useNotes } from "../parts/notes";
+import { Empty } from "../parts/placeholders";
+import { hitSpans } from "../parts/run-search";
+import { TimeBar } from "../parts/time-bar";
+import { VirtualList } from "../parts/virtual-list";
+import { filter, go, href, type Range, range, select, selected } from "../router";
+import type { NotesData } from "../types";
+import { matching, useSteps, within } from "./selection";
+import { useSpanCosts } from "./span-costs";
+import type { ViewProps } from "./view-props";
 import "./rows.css";
 
-/** So many levels step to the right; deeper ones stay there, with their depth as a number. */
+/** Deeper levels are not indented further; they show their depth as a number. */
 const INDENT_MAX = 24;
 
 export default function Tree({ run }: ViewProps) {
   const [folded, setFolded] = useState<ReadonlySet<number>>(new Set());
   const words = filter.value;
   const time = range.value;
-  const kept = useMemo(() => keptSpans(run, words, time), [run, words, time?.from_us, time?.to_us]);
-  const rows = useMemo(() => shownRows(run, folded, kept), [run, folded, kept]);
+  const visibleSpans = useMemo(
+    () => findVisible(run, words, time),
+    [run, words, time?.from_us, time?.to_us],
+  );
+  const rows = useMemo(() => shownRows(run, folded, visibleSpans), [run, folded, visibleSpans]);
   const at = run.at(selected.value);
+  const costs = useSpanCosts(run);
+  const notes = useNotes(run.run.short_id);
   const place = useMemo(() => {
     const found = new Map<number, number>();
-    rows.forEach((index, row) => found.set(index, row));
+    for (const [row, index] of rows.entries()) found.set(index, row);
     return found;
   }, [rows]);
   const keyOf = useCallback((row: number) => run.number(rows[row]!), [rows]);
@@ -36,11 +46,30 @@ export default function Tree({ run }: ViewProps) {
     setFolded(next);
   };
   const isFolded = (index: number): boolean => folded.has(run.number(index));
+  const move = (by: 1 | -1): void => {
+    const now = at === undefined ? -1 : (place.get(at) ?? -1);
+    const next = rows[now < 0 ? 0 : Math.min(Math.max(now + by, 0), rows.length - 1)];
+    if (next !== undefined) select(run.number(next));
+  };
+  const foldOrLeave = (): void => {
+    if (at === undefined) return;
+    const parent = run.parent(at);
+    if (run.children[at]!.length && !isFolded(at)) fold(at, true);
+    else if (parent !== null) select(run.number(parent));
+  };
+  const unfoldOrEnter = (): void => {
+    if (at === undefined) return;
+    const child = run.children[at]![0];
+    if (isFolded(at)) fold(at, false);
+    else if (child !== undefined) select(run.number(child));
+  };
   useKeys([
-    { key: "ArrowLeft", say: "fold", run: () => at !== undefined && fold(at, true) },
-    { key: "ArrowRight", say: "unfold", run: () => at !== undefined && fold(at, false) },
+    { key: "ArrowDown", label: "Next row", run: () => move(1) },
+    { key: "ArrowUp", label: "Previous row", run: () => move(-1) },
+    { key: "ArrowLeft", label: "Fold, or go to the parent", run: foldOrLeave },
+    { key: "ArrowRight", label: "Unfold, or go to the first child", run: unfoldOrEnter },
   ]);
-  if (!rows.length) return <Empty>{run.count ? "Nothing here matches the filter." : "No spans were recorded."}</Empty>;
+  if (!rows.length) return <Empty>{run.count ? "No matches" : "No spans were recorded."}</Empty>;
   return (
     <VirtualList
       label="Spans"
@@ -58,20 +87,56 @@ export default function Tree({ run }: ViewProps) {
           "aria-selected": index === at,
           ...(branches ? { "aria-expanded": !isFolded(index) } : {}),
           class: `treerow ${index === at ? "chosen" : ""} ${run.failed(index) ? "failed" : ""}`,
-          onClick: () => select(run.number(index)),
+          title: "Shift-click another span to compare it with the selected one",
+          onClick: (event: MouseEvent) => {
+            if (event.shiftKey && at !== undefined && at !== index) {
+              event.preventDefault();
+              go(href("compare", "", { a: run.shortId(at), b: run.shortId(index) }));
+            } else select(run.number(index));
+          },
         };
       }}
-      row={(row) => <SpanRow run={run} index={rows[row]!} folded={isFolded(rows[row]!)} fold={fold} />}
+      row={(row) => (
+        <SpanRow
+          run={run}
+          index={rows[row]!}
+          folded={isFolded(rows[row]!)}
+          fold={fold}
+          cost={costs.get(rows[row]!)}
+          notes={notes.get(run.shortId(rows[row]!))}
+          hit={hitSpans.value.has(run.number(rows[row]!))}
+        />
+      )}
     />
   );
 }
 
-function SpanRow({ run, index, folded, fold }: { run: RunModel; index: number; folded: boolean; fold: (index: number, to: boolean) => void }) {
+function SpanRow({
+  run,
+  index,
+  folded,
+  fold,
+  cost,
+  notes,
+  hit,
+}: {
+  run: RunModel;
+  index: number;
+  folded: boolean;
+  fold: (index: number, to: boolean) => void;
+  cost: number | undefined;
+  notes: NotesData["notes"] | undefined;
+  /** True if the span matches the search. */
+  hit: boolean;
+}) {
   const depth = run.depth[index]!;
   const inside = run.children[index]!.length;
   const tokens = (run.inputTokens(index) ?? 0) + (run.outputTokens(index) ?? 0);
   return (
-    <div class="rowline treeline" style={{ paddingLeft: `${6 + Math.min(depth, INDENT_MAX) * 14}px` }}>
+    <div
+      class="rowline treeline"
+      style={{ paddingLeft: `${6 + Math.min(depth, INDENT_MAX) * 14}px` }}
+    >
       <span
         class={`twist ${inside ? "" : "none"}`}
         aria-hidden="true"
@@ -85,36 +150,53 @@ function SpanRow({ run, index, folded, fold }: { run: RunModel; index: number; f
       </span>
       {depth > INDENT_MAX && <span class="quiet">{depth}</span>}
       <Kind type={oneLine(run.type(index), 24)} />
-      <span class="cut trace name">{oneLine(run.name(index), 120) || "(no name)"}</span>
+      <span class="cut trace name">{oneLine(run.name(index), 120) || "Untitled"}</span>
       <span class="cut quiet trace grow">{oneLine(run.label(index), 160)}</span>
-      {folded && inside > 0 && <span class="quiet nowrap">{short(inside)} inside</span>}
+      <NoteMark notes={notes} />
+      {hit && (
+        <span class="hit-mark" title="Matches the search">
+          ●<span class="sr">match</span>
+        </span>
+      )}
+      {folded && inside > 0 && <span class="quiet nowrap">{short(inside)} children</span>}
       {tokens > 0 && <span class="quiet nowrap wide">{short(tokens)} tok</span>}
+      {cost !== undefined && <span class="quiet nowrap wide">{price(cost, true)}</span>}
       {run.status(index) !== "ok" && <Status value={run.status(index)} />}
       <span class="quiet nowrap num wide">{offset(run.start(index))}</span>
+      <TimeBar run={run} start_us={run.start(index)} duration_us={run.duration(index)} />
       <span class="nowrap num">{duration(run.duration(index)) || "…"}</span>
     </div>
   );
 }
 
-/** Matches and all that they stand in; null: everything. */
-function keptSpans(run: RunModel, words: string, time: Range | null): Uint8Array | null {
+/** Mark the matching spans and their ancestors; null means all. */
+function findVisible(run: RunModel, words: string, time: Range | null): Uint8Array | null {
   const found = matching(run, words);
   if (!found && !time) return null;
-  const kept = new Uint8Array(run.count);
+  const marked = new Uint8Array(run.count);
   for (let index = 0; index < run.count; index++) {
     if ((found && !found[index]) || !within(run, index, time)) continue;
-    for (let above: number | null = index; above !== null && !kept[above]; above = run.parent(above)) kept[above] = 1;
+    for (
+      let above: number | null = index;
+      above !== null && !marked[above];
+      above = run.parent(above)
+    )
+      marked[above] = 1;
   }
-  return kept;
+  return marked;
 }
 
 /** Depth first, without recursion: a trace may be deeper than the stack. */
-function shownRows(run: RunModel, folded: ReadonlySet<number>, kept: Uint8Array | null): number[] {
+function shownRows(
+  run: RunModel,
+  folded: ReadonlySet<number>,
+  visibleSpans: Uint8Array | null,
+): number[] {
   const rows: number[] = [];
   const open = [...run.roots].reverse();
   while (open.length) {
     const index = open.pop()!;
-    if (kept && !kept[index]) continue;
+    if (visibleSpans && !visibleSpans[index]) continue;
     rows.push(index);
     if (folded.has(run.number(index))) continue;
     const inside = run.children[index]!;

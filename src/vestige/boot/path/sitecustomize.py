@@ -1,13 +1,15 @@
 """Start recording in a process under `vestige run`; see vestige/boot/__init__.py.
 
-The interpreter imports this module by its name. If vestige is not installed for this interpreter,
-the program runs unrecorded.
+The interpreter imports this module by its name. The recorder need not be installed for this
+interpreter: it is found beside this file (vestige/boot/recorder_finder.py). This module supports
+any Python 3, and leaves a version that the recorder does not support unrecorded.
 """
 
 import importlib.machinery
 import importlib.util
 import os
 import sys
+from typing import Any
 
 
 def _run_hidden_module() -> None:
@@ -21,12 +23,20 @@ def _run_hidden_module() -> None:
         spec.loader.exec_module(module)
 
 
-try:
-    if os.environ.get("VESTIGE_START") == "1":
-        from vestige.boot import start
+def _load_finder() -> Any:
+    boot = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    file = os.path.join(boot, "recorder_finder.py")
+    spec = importlib.util.spec_from_file_location("_vestige_recorder_finder", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-        start()
-except ImportError:
+
+try:
+    if os.environ.get("VESTIGE_START") == "1" and sys.version_info >= (3, 10):
+        importlib.import_module(_load_finder().find_recorder() + ".boot").start()
+except Exception:  # noqa: BLE001  # the program runs unrecorded
     pass
 finally:
     _run_hidden_module()

@@ -17,12 +17,14 @@ from vestige.cli.options import Examples, Home
   vestige sql "SELECT * FROM runs WHERE outcome = 'error'" --json
   vestige sql --on x.wink "SELECT snapshot, slice_type, item_count FROM slices"
 """,
-    exits="0 shown (also when there is nothing), 2 bad query or no such home, 3 unreadable store",
+    exits="0 ok, 2 bad query or no data directory, 3 store unreadable",
 )
 @click.argument("query", required=False)
 @click.option("--schema", "show_schema", is_flag=True, help="Show the tables, or the one named.")
-@click.option("--after", default=0, type=click.IntRange(0), metavar="N", help="Pass over N rows.")
-@click.option("--on", metavar="PATH", help="Ask a bundle or another file instead of the home.")
+@click.option(
+    "--after", default=0, type=click.IntRange(0), metavar="N", help="Skip the first N rows."
+)
+@click.option("--on", metavar="PATH", help="Query a bundle or another file.")
 @answer_options
 def sql(
     query: str | None,
@@ -48,7 +50,7 @@ def sql(
     if query is None:
         raise click.UsageError("QUERY is missing. For the tables: vestige sql --schema.")
     if on is not None and not is_source(on):
-        raise NotFoundError(f"{on}: nothing there that can be opened.")
+        raise NotFoundError(f"{on}: not found, or not a supported format.")
     with open_debugger(home, on) as (debugger, _):
         if on is not None:
             debugger.at = f"--on {shell_word(on)}"
@@ -60,15 +62,15 @@ def sql(
     "schema",
     cls=Examples,
     examples="""
-  vestige schema             tables, their columns, and queries to begin with
-  vestige schema spans       one table, with what each column means
+  vestige schema             tables, columns and example queries
+  vestige schema spans       one table, with the meaning of each column
 """,
-    exits="0 shown, 2 no such table",
+    exits="0 ok, 2 table not found",
 )
 @click.argument("table", required=False)
 @answer_options
 def schema(table: str | None, home: Home, as_json: bool, budget: int | None) -> None:
-    """Show the store's tables, for `vestige sql`."""
+    """Show the tables that `vestige sql` can query."""
     from vestige.query.search.sql_view import schema_answer
 
     print_answer(schema_answer(table), as_json, budget)

@@ -13,19 +13,21 @@ from vestige.cli.options import DURATION, Examples, Home
     cls=Examples,
     examples="""
   vestige stats                        by name: counts, durations, tokens, error rates
-  vestige stats --by model --since 7d  what each model took this week
-  vestige stats --by tool              prompt cost of each tool against its use
+  vestige stats --by model --since 7d  usage of each model this week
+  vestige stats --by tool              prompt cost of each tool vs. usage
   vestige stats --trends --since 7d    runs, failures, tokens and cost over time
 """,
-    exits="0 shown, 2 bad argument or no such home, 3 unreadable store",
+    exits="0 ok, 2 bad argument or no data directory, 3 store unreadable",
 )
 @click.option(
     "--by",
-    metavar="WHAT",
-    help="One line for each name (default), model, tool, component, type or day.",
+    metavar="FIELD",
+    help="Group by name (default), model, tool, component, type or day.",
 )
-@click.option("--since", type=DURATION, metavar="AGE", help="Only this young: 12h, 7d; whole days.")
-@click.option("--trends", "over_time", is_flag=True, help="By day or hour instead.")
+@click.option(
+    "--since", type=DURATION, metavar="AGE", help="Only the last 12h, 7d, ... (whole days)."
+)
+@click.option("--trends", "over_time", is_flag=True, help="Show trends over time, by day or hour.")
 @answer_options
 def stats(
     by: str | None,
@@ -49,17 +51,17 @@ def stats(
     cls=Examples,
     examples="""
   vestige trends                     the last 30 days: runs, failures, durations, tokens, cost
-  vestige trends --since 1d          by the hour
+  vestige trends --since 1d          by hour
 """,
-    exits="0 shown, 2 bad argument or no such home, 3 unreadable store",
+    exits="0 ok, 2 bad argument or no data directory, 3 store unreadable",
 )
-@click.option("--since", type=DURATION, metavar="AGE", help="Only this young: 12h, 30d.")
-@click.option("--by", metavar="STEP", help="day or hour; up to three days by the hour.")
+@click.option("--since", type=DURATION, metavar="AGE", help="Only the last 12h, 30d, ...")
+@click.option("--by", metavar="STEP", help="day or hour (default: hour for up to three days).")
 @answer_options
 def trends(
     since: float | None, by: str | None, home: Home, as_json: bool, budget: int | None
 ) -> None:
-    """Show how it went over time: runs, failures, durations, tokens and cost by day or hour."""
+    """Show trends over time: runs, failures, durations, tokens and cost by day or hour."""
     with open_debugger(home) as (debugger, _):
         answer = debugger.trends(since=since, by=by)
     print_answer(answer, as_json, budget)

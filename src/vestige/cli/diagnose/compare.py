@@ -9,7 +9,7 @@ from vestige.cli.options import Examples, Home
 
 
 class _TwoGroups(Examples):
-    """Keeps what click would drop: the `--` between the groups."""
+    """Keep the `--` between the groups, which click would drop."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -23,11 +23,11 @@ class _TwoGroups(Examples):
     "compare",
     cls=_TwoGroups,
     examples="""
-  vestige compare r3 r5 -- r4 r6     what the first two have that the others have not
-  vestige compare is:failed -- is:ok what the failed runs have that the good ones have not
+  vestige compare r3 r5 -- r4 r6     what sets the first two apart
+  vestige compare is:failed -- is:ok what sets failed runs apart
   vestige compare 'is:failed name:triage since:2d' -- 'is:ok name:triage'
 """,
-    exits="0 compared, 2 no such run, an empty group, or a run in both, 3 unreadable store",
+    exits="0 ok, 2 run not found, empty group, or a run in both groups, 3 store unreadable",
 )
 @click.argument("a", nargs=-1, required=True, metavar="A... -- B...")
 @answer_options
@@ -35,13 +35,13 @@ class _TwoGroups(Examples):
 def compare(
     ctx: click.Context, a: tuple[str, ...], home: Home, as_json: bool, budget: int | None
 ) -> None:
-    """Compare two groups of runs, such as failed and good ones: what tells them apart.
+    """Compare two groups of runs, such as failed and successful ones.
 
-    A group is made of ids, or it is a filter as `vestige list` takes it: then its newest runs are
-    compared. A term that begins with a dash goes into quotes, behind another one.
+    A group consists of ids, or is a filter as for `vestige list`, whose newest runs are compared.
+    A filter term that starts with a dash must follow another term, in the same quotes.
     """
     b = ctx.meta.get("vestige.b", ())
     with open_debuggers(home, *a, *b) as (debugger, ids):
-        wanted = [each or "" for each in ids]
-        answer = debugger.compare(wanted[: len(a)], wanted[len(a) :])
+        runs = [each or "" for each in ids]
+        answer = debugger.compare(runs[: len(a)], runs[len(a) :])
     print_answer(answer, as_json, budget)

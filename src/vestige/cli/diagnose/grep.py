@@ -15,9 +15,9 @@ from vestige.cli.options import Examples, Home
   vestige grep "card refused"              in all runs, newest first
   vestige grep "card refused" r7           in one run, oldest first
   vestige grep --regex "refund \\d+" r7    a regular expression
-  vestige grep --in logs -i timeout        only in log lines, upper or lower case
+  vestige grep --in logs -i timeout        only in log records, ignoring case
 """,
-    exits="0 searched (also when there is nothing), 2 bad pattern or no such run, 3 unreadable store",
+    exits="0 ok, 2 bad pattern or run not found, 3 store unreadable",
 )
 @click.argument("pattern")
 @click.argument("id", required=False)
@@ -27,11 +27,11 @@ from vestige.cli.options import Examples, Home
     metavar="PARTS",
     default="bodies,attrs,logs",
     show_default=True,
-    help="Where to look.",
+    help="Parts to search.",
 )
-@click.option("--regex", is_flag=True, help="PATTERN is a regular expression (of Python).")
-@click.option("--ignore-case", "-i", is_flag=True, help="Upper and lower case are the same.")
-@click.option("--after", metavar="CURSOR", help="Go on where an answer stopped.")
+@click.option("--regex", is_flag=True, help="PATTERN is a Python regular expression.")
+@click.option("--ignore-case", "-i", is_flag=True, help="Ignore case.")
+@click.option("--after", metavar="CURSOR", help="Continue from a cursor.")
 @answer_options
 def grep(
     pattern: str,
@@ -44,13 +44,13 @@ def grep(
     as_json: bool,
     budget: int | None,
 ) -> None:
-    """Find text in bodies, attributes and log lines: one hit a line, with its span.
+    """Search payloads, attributes and log records: one line per match, with its span.
 
-    A text that many bodies share is one hit, at the first of them. It is found as it
-    stands and as JSON writes it. A pattern that begins with a dash goes behind `--`.
+    Identical text in several payloads is one match, in the first one. Plain and JSON-escaped text
+    both match. Put a pattern that starts with a dash after `--`.
     """
-    with open_debugger(home, id) as (debugger, wanted):
+    with open_debugger(home, id) as (debugger, found_id):
         answer = debugger.grep(
-            pattern, wanted, where=where, regex=regex, ignore_case=ignore_case, after=after
+            pattern, found_id, where=where, regex=regex, ignore_case=ignore_case, after=after
         )
     print_answer(answer, as_json, budget)

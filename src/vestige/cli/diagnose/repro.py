@@ -18,21 +18,22 @@ from vestige.cli.options import Examples
     "repro",
     cls=Examples,
     examples="""
-  vestige repro tests/artifacts/shop/20260210_170000               what failed, once more
-  vestige repro tests/artifacts/shop/20260210_170000 --case card   only that case
-  vestige repro ./bundle --print                                   say it, do not run it
+  vestige repro tests/artifacts/shop/20260210_170000               run failed tests again
+  vestige repro tests/artifacts/shop/20260210_170000 --case card   only this case
+  vestige repro ./bundle --print                                   print the command
 """,
-    exits="the command's own; 128 + n if signal n killed it; 2 no such bundle or case, or it could not be started; 3 unreadable bundle",
+    exits="that of the command; 128 + n if signal n killed it;"
+    " 2 bundle or case not found, or could not be started; 3 bundle unreadable",
 )
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--case", metavar="ID", help="A case's name, or a part that only one has.")
+@click.option("--case", metavar="ID", help="Name of a case, or a unique part of it.")
 @click.option("--print", "print_only", is_flag=True, help="Print the command; do not run it.")
 def repro(bundle: Path, case: str | None, print_only: bool) -> None:
-    """Run what failed in BUNDLE again, as its repro.txt says.
+    """Run the failed tests of BUNDLE again, with the command in its repro.txt.
 
-    The same tests in the same order, with the seed and the variables that the bundle
-    kept, in the folder where the suite ran (here, if that is gone). Warns where the code is
-    not the code that was tested. BUNDLE's command is run as it is: open bundles of people you trust.
+    The same tests run in the same order, with the recorded seed and variables, in the original
+    folder (or here, if it does not exist). A warning is printed if the code has changed. The
+    command runs as written: only use bundles that you trust.
     """
     from vestige.artifacts import replay_command
     from vestige.artifacts.finalize import failed_cases
@@ -42,31 +43,31 @@ def repro(bundle: Path, case: str | None, print_only: bool) -> None:
 
     bundle = bundle.parent if bundle.name == constants.BUNDLE else bundle
     if not bundle.is_dir():
-        raise NotFoundError(f"{bundle}: no such bundle (expected a directory).")
+        raise NotFoundError(f"{bundle}: bundle not found (expected a directory).")
     _check_hashes(bundle, print_only)
     recorded = replay_command.read_repro(bundle)
     cases = read_cases(bundle)[0] if (bundle / constants.TRACE).is_file() else []
-    wanted = failed_cases(cases)
+    chosen = failed_cases(cases)
     if case is not None:
         if recorded.vestige is None or not recorded.vestige.by_case:
-            raise UsageError(f"{bundle}: its command runs the suite as a whole. Leave --case out.")
-        wanted = [replay_command.find_case([told.name for told in cases], case)]
-    words, folder = replay_command.words_to_run(recorded, wanted)
+            raise UsageError(f"{bundle}: its command runs the complete suite. Omit --case.")
+        chosen = [replay_command.find_case([each.name for each in cases], case)]
+    words, folder = replay_command.words_to_run(recorded, chosen)
     environment = replay_command.read_environment(bundle)
     folder = _existing(folder)
     _warn_about_git(bundle, Path(folder or "."))
-    told = [*(f"{name}={value}" for name, value in environment.items()), *words]
+    command = [*(f"{name}={value}" for name, value in environment.items()), *words]
     click.echo(
-        f"cd {shlex.quote(folder or os.getcwd())} && env {shlex.join(told)}", err=not print_only
+        f"cd {shlex.quote(folder or os.getcwd())} && env {shlex.join(command)}", err=not print_only
     )
     if not print_only:
         sys.exit(_run(words, folder, environment))
 
 
 def _check_hashes(bundle: Path, print_only: bool) -> None:
-    """Refuse a command that was changed after the bundle was written; a printed one is only warned of.
+    """Refuse a command that was changed after the bundle was written; warn if only printing.
 
-    A bundle that was never finished has no hashes.
+    An unfinished bundle has no hashes.
     """
     import hashlib
     import json
@@ -90,10 +91,10 @@ def _check_hashes(bundle: Path, print_only: bool) -> None:
         with open(path, "rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != listed[name]:
-            told = f"{path}: was changed after the bundle was written (its sha256 differs)."
+            problem = f"{path}: was changed after the bundle was written (sha256 mismatch)."
             if not print_only:
-                raise UsageError(f"{told} Look at it: `vestige repro --print {bundle}`.")
-            click.echo(f"vestige: warning: {told}", err=True)
+                raise UsageError(f"{problem} Inspect it: `vestige repro --print {bundle}`.")
+            click.echo(f"vestige: warning: {problem}", err=True)
 
 
 def _existing(folder: str | None) -> str | None:

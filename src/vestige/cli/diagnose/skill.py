@@ -1,4 +1,4 @@
-"""`vestige skill` and `vestige help`: what to know before one debugs, or instruments."""
+"""`vestige skill` and `vestige help`: playbooks, and hints of components."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from vestige.cli.options import Examples, Home
     "skill",
     cls=Examples,
     examples="""
-  vestige skill                     how to find a cause: for a debugging agent, or a person
-  vestige skill --instrument        what one gets wrong when instrumenting code
-  vestige skill > SKILL.md          into an agent's instructions
+  vestige skill                     how to find the cause of a failure
+  vestige skill --instrument        common instrumentation mistakes
+  vestige skill > SKILL.md          add it to the instructions of an agent
 """,
     exits="0 printed",
 )
-@click.option("--instrument", is_flag=True, help="The rule for code that records.")
+@click.option("--instrument", is_flag=True, help="Print the rules for instrumenting code.")
 def skill(instrument: bool) -> None:
-    """Print the playbook of a debugging agent.
+    """Print the debugging playbook for agents.
 
-    It finds a cause and reports it with evidence; it does not fix.
+    It describes how to find a cause and report it with evidence, not how to fix it.
     """
     from vestige.skill import read_skill
 
@@ -33,14 +33,14 @@ def skill(instrument: bool) -> None:
     "help",
     cls=Examples,
     examples="""
-  vestige help billing              what the component `billing` says about reading it
-  vestige help billing --run r7     as it stood in that run
-  vestige help show                 the same as `vestige show --help`
+  vestige help billing              debugging hints of the component `billing`
+  vestige help billing --run r7     the hints in that run
+  vestige help show                 same as `vestige show --help`
 """,
-    exits="0 shown, 2 no such component or run, 3 unreadable store",
+    exits="0 ok, 2 component or run not found, 3 store unreadable",
 )
 @click.argument("component", required=False)
-@click.option("--run", metavar="RUN", help="Of this run's process. Default: the latest.")
+@click.option("--run", metavar="RUN", help="Hints in this run (default: the latest).")
 @answer_options
 @click.pass_context
 def help_component(
@@ -51,10 +51,10 @@ def help_component(
     home: Home,
     as_json: bool,
 ) -> None:
-    """Show a component's debug surface: its hints, its span types, its queries ready to run.
+    """Show the debugging hints of a component: hints, span types, example queries.
 
-    Components register one with `logger.surface(...)`; most need none. A command's name
-    gives the help of that command.
+    Components register them with `logger.surface(...)`. For the name of a command, its help is
+    shown.
     """
     from vestige.errors import NotFoundError
     from vestige.query.views.debug_surfaces import help_for

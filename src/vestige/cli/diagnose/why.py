@@ -12,19 +12,20 @@ from vestige.cli.options import Examples, Home
     "why",
     cls=Examples,
     examples="""
-  vestige why                    of the latest run: from where its first finding sees the cause
-  vestige why r7.s12             what led to this span, up to the first finding
-  vestige why call_7 --json      the same chain, for a program
+  vestige why                    from the first finding of the latest run
+  vestige why r7.s12             the causes of this span
+  vestige why call_7 --json      as JSON
 """,
-    exits="0 shown, 2 no such span, or several, 3 unreadable store",
+    exits="0 ok, 2 span not found or ambiguous, 3 store unreadable",
 )
 @click.argument("id", required=False)
 @answer_options
 def why(id: str | None, home: Home, as_json: bool, budget: int | None) -> None:
-    """Follow the causes of a span upward, by links and parents, to the first finding.
+    """Trace a span back to its cause.
 
-    Of a run, by default the latest, from the span that its first finding names as the cause.
+    Follows parents and links to the first finding. For a run (default: the latest), it starts at
+    the span of the first finding.
     """
-    with open_debugger(home, id) as (debugger, wanted):
-        answer = debugger.why(wanted)
+    with open_debugger(home, id) as (debugger, found_id):
+        answer = debugger.why(found_id)
     print_answer(answer, as_json, budget)

@@ -15,10 +15,10 @@ from vestige.cli.options import Examples
     "artifacts",
     cls=Examples,
     examples="""
-  vestige artifacts merge shard-1 shard-2 -o merged          one bundle, every case in it
-  vestige artifacts merge unit e2e -o all --suite nightly    of different suites
+  vestige artifacts merge shard-1 shard-2 -o merged          one bundle with all cases
+  vestige artifacts merge unit e2e -o all --suite nightly    bundles of different suites
 """,
-    exits="0 written, 2 no such bundle, or the target is in the way, 3 one of them is not valid",
+    exits="0 written, 2 bundle not found or target exists, 3 a bundle is invalid",
 )
 @click.argument("action", type=click.Choice(("merge",)))
 @click.argument(
@@ -31,25 +31,27 @@ from vestige.cli.options import Examples
     type=click.Path(path_type=Path),
     metavar="PATH",
     required=True,
-    help="Where to write it; not there yet.",
+    help="Where to write the merged bundle. It must not exist.",
 )
-@click.option("--suite", metavar="NAME", help="The suite of the merged bundle. Default: theirs.")
+@click.option(
+    "--suite", metavar="NAME", help="Suite name of the merged bundle (default: unchanged)."
+)
 def artifacts(action: str, bundles: tuple[Path, ...], target: Path, suite: str | None) -> None:
     """Merge artifact bundles: the shards of one suite, or several suites.
 
-    Every BUNDLE must be valid, and so is the result. Nothing is left half written.
+    Every BUNDLE must be valid. The result is valid, and is written completely or not at all.
     """
     from vestige.errors import NotFoundError
     from vestige.formats.artifacts.merge import merge_bundles
 
     for bundle in bundles:
         if not bundle.is_dir():
-            raise NotFoundError(f"{bundle}: no such bundle (expected a directory).")
+            raise NotFoundError(f"{bundle}: bundle not found (expected a directory).")
     click.echo(str(merge_bundles(bundles, target, suite)))
 
 
 def _without_action(command: Examples) -> Examples:
-    """Return the command as an entry of `vestige bundle`, where its name is the action."""
+    """Return the command as an entry of `vestige bundle`, without its action argument."""
     merging = copy(command)
     merging.name = "merge"
     merging.params = [param for param in command.params if param.name != "action"]

@@ -1,61 +1,105 @@
-"""`vestige collect`, `doctor`: the way from journals to the store."""
+"""`vestige collect`, `doctor`: import journals, and check the data directory."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home, home_option
+from vestige.cli.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from vestige.store.protocol import Store
+
+LOGS_INTERVAL_S = 1.0
+"""Seconds between two looks at the sessions of coding agents."""
 
 
 @click.command(
     "collect",
     cls=Examples,
     examples="""
-  vestige collect             keep taking journals in, until stopped
-  vestige collect --once      take in what is there, and go
+  vestige collect             import continuously, until stopped
+  vestige collect --once      import once and exit
+  vestige collect --logs      also follow the sessions of coding agents on this machine
 """,
-    exits="0 done, 1 somebody else collects this home already, 3 unreadable store",
+    exits="0 done, 1 another process collects already, 3 store unreadable",
 )
-@click.option("--once", is_flag=True, help="Take in what is there now, then stop.")
+@click.option("--once", is_flag=True, help="Import what is there now, then exit.")
+@click.option(
+    "--logs",
+    is_flag=True,
+    help="Also import sessions of coding agents on this machine, while they are written.",
+)
 @click.option("--until-eof", is_flag=True, hidden=True, help="Stop when standard input closes.")
 @home_option
-def collect(once: bool, until_eof: bool, home: Home) -> None:
-    """Take journals into the store as they grow.
+def collect(once: bool, logs: bool, until_eof: bool, home: Home) -> None:
+    """Import journals continuously.
 
-    Not needed for anything to work: every reading command takes in what is there
-    first. It keeps that step short, and prunes on a cadence.
+    This is optional: commands import new data automatically. A running collector keeps that
+    step short, and prunes old runs regularly.
     """
     from vestige.collector.loop import hold
     from vestige.query import formatting
 
     with hold(home) as collector:
         if collector is None:
-            click.echo(f"vestige: {home.root}: another process collects already.", err=True)
+            click.echo(f"vestige: {home.root}: another process is collecting already.", err=True)
             sys.exit(1)
+        follow = _follow_logs(collector.store) if logs else None
         if once:
-            taken = collector.tick()
-            malformed = formatting.pluralize(taken.malformed, "malformed line")
-            click.echo(f"took in {formatting.pluralize(taken.records, 'record')}, {malformed}")
+            with ProgressBar("Importing journals") as bar:
+                counts = collector.tick(on_journal=bar.show)
+            if follow is not None:
+                counts.records += follow()
+            malformed = formatting.pluralize(counts.malformed, "malformed line")
+            click.echo(f"imported {formatting.pluralize(counts.records, 'record')}, {malformed}")
             return
         stop = stop_when(until_eof)
         if not until_eof:
-            click.echo(f"collecting {home.root}; Ctrl-C stops", err=True)
-        collector.run(
-            lambda seconds: not stop.wait(seconds),
-            lambda text: click.echo(f"vestige: {text}", err=True),
-        )
+            click.echo(f"Collecting {home.root} (Ctrl-C to stop)", err=True)
+
+        def keep_on(seconds: float) -> bool:
+            if follow is not None:
+                follow()
+            return not stop.wait(seconds)
+
+        collector.run(keep_on, lambda text: click.echo(f"vestige: {text}", err=True))
+
+
+def _follow_logs(store: Store) -> Callable[[], int]:
+    """Return a function that imports new entries of agents' sessions, at most once a second."""
+    import os
+
+    from vestige._runtime.clock import SYSTEM
+    from vestige.transfer.agent_homes import find_agent_homes
+    from vestige.transfer.import_logs import LogFollower
+
+    follower = LogFollower(store, find_agent_homes(os.environ), lambda: SYSTEM.now_ns() / 1e9)
+    ticked_s = 0.0
+
+    def follow() -> int:
+        nonlocal ticked_s
+        now_s = SYSTEM.now_ns() / 1e9
+        if abs(now_s - ticked_s) < LOGS_INTERVAL_S:
+            return 0
+        ticked_s = now_s
+        return follower.tick()
+
+    return follow
 
 
 def stop_when(until_eof: bool) -> threading.Event:
-    """Set by SIGINT or SIGTERM, or when the other end of our standard input is gone."""
+    """Return an event that SIGINT, SIGTERM or (if requested) the end of stdin sets."""
     import signal
 
     stop = threading.Event()
-    # A program that starts us may have blocked signals, and we have inherited that.
+    # A program that starts this process may have blocked signals, which children inherit.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -74,14 +118,14 @@ def stop_when(until_eof: bool) -> threading.Event:
     "doctor",
     cls=Examples,
     examples="""
-  vestige doctor                where the evidence is, and how it does
-  vestige doctor --json         the same, for a program
+  vestige doctor                where runs are stored, and whether any data is missing
+  vestige doctor --json         as JSON
 """,
-    exits="0 all is well, 1 something is lost or unhealthy, 2 no such home, 3 unreadable store",
+    exits="0 ok, 1 data is missing or unhealthy, 2 no data directory, 3 store unreadable",
 )
 @answer_options
 def doctor(home: Home, as_json: bool, budget: int | None) -> None:
-    """Say where evidence lives, and whether it is healthy."""
+    """Check the data directory."""
     with open_debugger(home) as (debugger, _):
         answer = debugger.doctor()
     print_answer(answer, as_json, budget)

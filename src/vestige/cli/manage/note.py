@@ -1,4 +1,4 @@
-"""`vestige note`, `vestige notes`: say something about a run, and read what was said."""
+"""`vestige note`, `vestige notes`: add notes to a run, and list them."""
 
 from __future__ import annotations
 
@@ -14,44 +14,46 @@ from vestige.cli.options import Examples, Home
     examples="""
   vestige note r7 "the refund tool was down"        about a run
   vestige note r7.s12 "wrong customer" --author eva about a span
-  vestige note r7                                   what was said so far
+  vestige note r7.s12 "#culprit wrong rate"         with a tag: vestige list note:#culprit
+  vestige note r7                                   list its notes
 """,
-    exits="0 kept (or shown), 2 no such run or span, or no text in it, 3 unreadable store",
+    exits="0 ok, 2 run or span not found, or empty text, 3 store unreadable",
 )
 @click.argument("id")
 @click.argument("text", required=False)
-@click.option("--author", metavar="NAME", help="Who says it.")
+@click.option(
+    "--author", metavar="NAME", help="Author (default: your name in git, or your account)."
+)
 @answer_options
 def note(
     id: str, text: str | None, author: str | None, home: Home, as_json: bool, budget: int | None
 ) -> None:
-    """Write a note about a run or a span; without TEXT, show those that there are.
+    """Add a note to a run or a span; without TEXT, list notes.
 
-    ID is anything that leads to a run or a span. Secrets in a note are masked before it is
-    kept. Notes go with their run: into a .wink file, and away when it is pruned.
+    ID is any id that leads to a run or a span. Secrets in a note are redacted before it is
+    stored. Notes are exported and deleted together with their run.
     """
     if text is None:
-        with open_debugger(home, id) as (debugger, wanted):
-            print_answer(debugger.notes(wanted), as_json, budget)
+        with open_debugger(home, id) as (debugger, found_id):
+            print_answer(debugger.notes(found_id), as_json, budget)
         return
     import json
 
     from vestige.errors import UsageError
     from vestige.query.views.notes import note_data
     from vestige.transfer import add_note, is_source, open_path
+    from vestige.transfer.notes import find_author
 
     if is_source(id):
-        raise UsageError(
-            f"{id}: is a file, and stays as it is. Take it in first: `vestige import`."
-        )
+        raise UsageError(f"{id}: files are read-only. Import it first: `vestige import`.")
     with open_path(home) as debugger:
-        kept = add_note(home, debugger, id, text, author=author)
-        run = debugger.store.load_run(kept.run_id)
-    (data,) = note_data(run.spans, [kept])
+        added = add_note(home, debugger, id, text, author=author or find_author())
+        run = debugger.store.load_run(added.run_id)
+    (data,) = note_data(run.spans, [added])
     if as_json:
         click.echo(json.dumps(data, ensure_ascii=False, indent=2))
     else:
-        click.echo(f"{data['span'] or run.info.short_id}: noted")
+        click.echo(f"Note added to {data['span'] or run.info.short_id}")
 
 
 @click.command(
@@ -59,17 +61,17 @@ def note(
     cls=Examples,
     examples="""
   vestige notes r7             all notes of a run
-  vestige notes r7.s12         those about one span
-  vestige notes crash.wink     those that a bundle brought along
+  vestige notes r7.s12         notes on one span
+  vestige notes crash.wink     notes in a bundle
 """,
-    exits="0 shown (also when there are none), 2 no such run, 3 unreadable input",
+    exits="0 ok, 2 run not found, 3 input unreadable",
 )
 @click.argument("id", required=False)
 @answer_options
 def notes(id: str | None, home: Home, as_json: bool, budget: int | None) -> None:
-    """Show what was said about a run afterwards, oldest first.
+    """List the notes on a run, oldest first.
 
-    ID is anything that leads to a run or a span, or the path of one. Without ID, the latest.
+    ID is any id that leads to a run or a span, or a path. Default: the latest run.
     """
-    with open_debugger(home, id) as (debugger, wanted):
-        print_answer(debugger.notes(wanted), as_json, budget)
+    with open_debugger(home, id) as (debugger, found_id):
+        print_answer(debugger.notes(found_id), as_json, budget)

@@ -1,4 +1,4 @@
-"""`vestige recover`: finish what a dead process left, whatever it was writing."""
+"""`vestige recover`: finalize runs, captures and bundles of crashed processes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from vestige.cli.options import Examples, Home, home_option
     "recover",
     cls=Examples,
     examples="""
-  vestige recover                   finish everything that dead processes left in the home
-  vestige recover -o ./debug        the same, with the bundles of dead captures in ./debug
-  vestige recover ./spool/x         one capture, a folder of them, or a home elsewhere
-  vestige recover ~/.agentdbg       AgentDbg runs that were left `running`
-  vestige recover tests/artifacts   the bundles of suites that were killed
-  vestige recover crash.wink        a new bundle of what is intact in a damaged one
+  vestige recover                   finalize runs of crashed processes
+  vestige recover -o ./debug        also write bundles of unfinished captures to ./debug
+  vestige recover ./spool/x         one capture, a folder of captures, or a data directory
+  vestige recover ~/.agentdbg       unfinished AgentDbg runs
+  vestige recover tests/artifacts   bundles of killed test suites
+  vestige recover crash.wink        write the intact parts of a damaged bundle
 """,
-    exits="0 done (also when there was nothing to do), 1 some could not be recovered,"
-    " 2 no such path or still running, 3 nothing that can be recovered",
+    exits="0 done, 1 some could not be recovered,"
+    " 2 path not found or still running, 3 nothing recoverable",
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -31,35 +31,36 @@ from vestige.cli.options import Examples, Home, home_option
     "target",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where debug bundles go. Default: bundles/ in the home.",
+    help="Folder for debug bundles (default: bundles/ in the data directory).",
 )
 @home_option
 def recover(path: Path | None, target: Path | None, home: Home) -> None:
-    """Finish what a dead process left: take its records in, and stamp how it ended.
+    """Finalize runs of crashed processes.
 
-    PATH is a home, a capture, an AgentDbg run or a folder of them, an artifact bundle of a
-    test suite or a tree of them, or a damaged debug bundle. Files of other tools are finished on disk, as their format has
-    it; what is still alive is left alone. A debug bundle that was being captured is completed
-    with all that was captured up to then, and written as a .wink file. Of a debug bundle that is
-    damaged, every intact part is written to NAME-recovered.wink; the bundle itself stays as it is.
+    PATH is a data directory, a capture, an AgentDbg run, an artifact bundle, a folder of them, or
+    a damaged debug bundle. Default: the data directory. Files of other tools are completed in
+    their own format. Processes that are still running are left alone.
+
+    An unfinished capture is written as a .wink file with everything captured so far. The intact
+    parts of a damaged bundle are written to NAME-recovered.wink, and the bundle is not changed.
     """
     from vestige.errors import NotFoundError
     from vestige.home import get_home
 
     if path is not None:
         if not path.exists():
-            raise NotFoundError(f"{path}: no such file or directory.")
+            raise NotFoundError(f"{path}: not found.")
         if path.is_file():
             _recover_bundle(path, target or home.bundles)
             return
-        given = get_home(path)
-        # A home in which nothing but a capture was begun has no journal yet.
-        if not given.journal.is_dir() and not given.spool.is_dir():
+        other = get_home(path)
+        # A home with only an unfinished capture has no journal yet.
+        if not other.journal.is_dir() and not other.spool.is_dir():
             sys.exit(_recover_files(path, target or home.bundles))
         captured = _recover_captures(path, target or home.bundles)
-        if captured is not None:  # a capture is a home, too, but of its own kind
+        if captured is not None:  # a capture is a home, too, of a different kind
             sys.exit(1 if captured else 0)
-        home = given
+        home = other
     failed = _recover_captures(home.spool, target or home.bundles)
     _finish_runs(home)
     if failed:
@@ -67,31 +68,29 @@ def recover(path: Path | None, target: Path | None, home: Home) -> None:
 
 
 def _recover_bundle(path: Path, target: Path) -> None:
-    """What is intact in a damaged debug bundle, as a new one."""
+    """Write the intact parts of a damaged debug bundle to a new bundle."""
     from vestige.errors import UnreadableError
     from vestige.formats import wink
     from vestige.transfer.bundle_files import salvage_bundle
 
     if path.suffix == ".jsonl" or not wink.is_readable(path):
-        raise UnreadableError(
-            f"{path}: nothing here that can be recovered (expected a .wink file)."
-        )
+        raise UnreadableError(f"{path}: nothing to recover (expected a .wink file).")
     found = salvage_bundle(path, target)
     if found.written is None:
-        click.echo(f"{path}: nothing is damaged.")
+        click.echo(f"{path}: not damaged.")
         return
     for problem in found.problems[:PROBLEMS_SHOWN]:
         click.echo(f"  {problem}", err=True)
     if len(found.problems) > PROBLEMS_SHOWN:
         click.echo(f"  … {len(found.problems) - PROBLEMS_SHOWN} more", err=True)
-    click.echo(f"{found.written}: everything else of {path}")
+    click.echo(f"{found.written}: the intact parts of {path}")
 
 
 PROBLEMS_SHOWN = 20
 
 
 def _recover_files(path: Path, target: Path) -> int:
-    """What is no home: captures, suites, runs of other tools. The exit code."""
+    """Recover captures, suites and runs of other tools. Return the exit code."""
     failed = _recover_captures(path, target)
     if failed is not None:
         return 1 if failed else 0
@@ -101,13 +100,16 @@ def _recover_files(path: Path, target: Path) -> int:
 
 
 def _recover_captures(path: Path, target: Path) -> int | None:
-    """Bundles of the captures at a path; how many failed, None if there are no captures at all."""
+    """Write bundles of the captures at a path.
+
+    Return the number of failures, or None if there are no captures.
+    """
     from vestige.debug.recover import is_spool, recover_spool, recover_spools
 
     if is_spool(path):
         one = recover_spool(path, target)
         if one is None:
-            click.echo(f"{path}: its process is alive, and still captures")
+            click.echo(f"{path}: its process is still running")
         recovered = [] if one is None else [one]
     else:
         recovered = list(recover_spools(path, target))
@@ -122,16 +124,16 @@ def _recover_captures(path: Path, target: Path) -> int | None:
 
 
 def _recover_suites(path: Path) -> bool:
-    """Artifact bundles of killed suites at a path; False: there are none to finish."""
+    """Finish artifact bundles of killed suites. Return False if there are no bundles."""
     from vestige.artifacts.recover_suite import recover as recover_bundles
     from vestige.formats import artifacts
 
     finished = recover_bundles(path)
     for bundle in finished:
         running = ", ".join(map(repr, bundle.running)) or "no case"
-        click.echo(f"{bundle.folder}: finished; {running} was running")
+        click.echo(f"{bundle.folder}: finalized ({running} was running)")
     if not finished and artifacts.is_readable(path):
-        click.echo(f"{path}: nothing to finish.")
+        click.echo(f"{path}: nothing to recover.")
         return True
     return bool(finished)
 
@@ -141,7 +143,7 @@ def _recover_foreign(path: Path) -> None:
 
     unfinished = list(recover_source(path))
     finished = [run for run, left in unfinished if not left]
-    _say_finished(len(finished))
+    _print_finished(len(finished))
     for run in finished:
         click.echo(f"  {run}  vestige show {run}")
     for run, left in unfinished:
@@ -151,12 +153,12 @@ def _recover_foreign(path: Path) -> None:
 
 def _finish_runs(home: Home) -> None:
     from vestige.cli.answers import opened
+    from vestige.store.open import open_store
     from vestige.store.protocol import RunFilter
-    from vestige.store.sqlite.sqlite_store import SqliteStore
 
     before: set[str] = set()
     if home.store.exists():
-        with SqliteStore.open(home.store) as store:
+        with open_store(home.store) as store:
             before = {run.id for run in store.list_runs(RunFilter(failed=True))}
     with opened(home) as store:
         finished = [
@@ -164,12 +166,12 @@ def _finish_runs(home: Home) -> None:
             for run in store.list_runs(RunFilter(failed=True))
             if run.outcome == "interrupted" and run.id not in before
         ]
-    _say_finished(len(finished))
+    _print_finished(len(finished))
     for run in finished:
         click.echo(f"  {run.short_id}  {run.name}  vestige show {run.short_id}")
 
 
-def _say_finished(count: int) -> None:
+def _print_finished(count: int) -> None:
     from vestige.query.formatting import pluralize
 
-    click.echo(f"{pluralize(count, 'interrupted run')} {'was' if count == 1 else 'were'} finished")
+    click.echo(f"Finalized {pluralize(count, 'crashed run')}")

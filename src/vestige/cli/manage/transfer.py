@@ -1,4 +1,4 @@
-"""`vestige import`, `export`: runs of other tools come in, runs of ours go out."""
+"""`vestige import`, `export`: read and write runs in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vestige.cli.answers import opened
 from vestige.cli.options import Examples, Home, home_option
+from vestige.cli.progress import ProgressBar
 from vestige.errors import UsageError
 from vestige.formats import NAMES
 
@@ -19,124 +21,152 @@ if TYPE_CHECKING:
 
 
 REQUEST_FORMATS = ("curl", "python")
-"""As query/reproduce/request.py has them; named here so that `--help` need not load it."""
+"""The formats of query/reproduce/request.py, repeated so that `--help` does not load it."""
 
 REDACTIONS = ("mask", "omit", "hash", "passthrough")
-"""As formats/openwop has them; named here for the same reason."""
+"""The redaction modes of formats/openwop, repeated for the same reason."""
+
+SHAPES = ("openai", "anthropic")
+"""The shapes of formats/messages, repeated for the same reason."""
 
 PAGE_FORMAT = "html"
-"""The viewer with a run inside (server/html_export.py)."""
+"""The viewer with one run included (server/html_export.py)."""
 
-PROGRESS_STEP = 1_000
-"""Records between two looks at the terminal."""
-
-ANSWERS_STEP = 100
-"""Answers of an exported page between two looks."""
+SUFFIXES = {
+    PAGE_FORMAT: ".html",
+    "wink": ".wink",
+    "openwop": ".json",
+    "otlp": ".jsonl",
+    "atif": ".atif.json",
+    "messages": ".jsonl",
+}
+"""Formats of one file, which is named after the run if no path is set."""
 
 PROBLEMS_SHOWN = 5
-"""Of one run: a damaged file may have as many as it has lines."""
+"""Problems shown per run: a damaged file may have one on every line."""
 
 
 @click.command(
     "import",
     cls=Examples,
     examples="""
-  vestige import ~/.agentdbg           every run of an AgentDbg data directory
+  vestige import ~/.agentdbg           all runs of an AgentDbg data directory
   vestige import runs/3d1957bd-...     one run directory
   vestige import crash.wink            a debug bundle
   vestige import run.json              an OpenWOP bundle
-  vestige import traces.jsonl          OpenTelemetry's traces (OTLP/JSON)
+  vestige import traces.jsonl          OpenTelemetry traces (OTLP/JSON)
+  vestige import jobs/                 trajectories of a Harbor job (ATIF)
+  vestige import logs/                 evaluation logs of Inspect
+  vestige import ~/.claude             sessions of Claude Code
+  vestige import --discover            sessions of coding agents on this machine
 """,
-    exits="0 taken in (also when all was known), 1 some could not be read, 2 no such path,"
-    " 3 nothing that can be imported",
+    exits="0 imported (or already present), 1 some could not be read, 2 path not found,"
+    " 3 unsupported format",
 )
-@click.argument(
-    "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "format", type=click.Choice(NAMES), help="Format of PATH (default: detected)."
 )
-@click.option("--format", "format", type=click.Choice(NAMES), help="Do not guess the format.")
+@click.option(
+    "--discover",
+    is_flag=True,
+    help="Find sessions of Claude Code, Codex, Gemini CLI, OpenCode and others on this machine.",
+)
+@click.option("--yes", is_flag=True, help="With --discover: import without asking.")
 @home_option
-def import_runs(paths: tuple[Path, ...], format: str | None, home: Home) -> None:
-    """Take runs of another format into the store.
+def import_runs(
+    paths: tuple[Path, ...], format: str | None, discover: bool, yes: bool, home: Home
+) -> None:
+    """Import runs.
 
-    PATH is a run, a folder of runs, or a whole data directory. Importing again changes
-    nothing, or adds what is new. Secrets that the other tool kept in clear are masked.
+    PATH is a run, a folder of runs, or the data directory of another tool. Importing a run again
+    adds only new records. Secrets are redacted.
+
+    --discover lists the sessions of coding agents on this machine and asks before it imports
+    them. Their files are only read.
     """
-    from vestige.query import formatting
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    if discover:
+        if paths or format:
+            raise UsageError("--discover: cannot be combined with PATH or --format.")
+        from vestige.cli.manage.discover import discover_and_import
+
+        sys.exit(discover_and_import(home, yes=yes))
+    if not paths:
+        raise UsageError("import: a path is missing. Set PATH, or use --discover.")
     from vestige.transfer import import_path
 
     home.make()
-    # Millions of small objects, none in a cycle, all gone with their batch.
+    # Millions of small objects without cycles, freed with their batch.
     gc.disable()
     unreadable = 0
-    with SqliteStore.open(home.store) as store:
+    with (
+        opened(home, readonly=False) as store,
+        ProgressBar("Importing", len(paths) if len(paths) > 1 else None) as bar,
+    ):
         for path in paths:
-            runs = new = 0
-            progress = _Progress()
-            for one in import_path(store, path, format, progress.add):
+            runs = new = records = 0
+
+            def count_records(more: int, path: Path = path) -> None:
+                nonlocal records
+                records += more
+                bar.update(f"{path.name}: {records:,} records")
+
+            for one in import_path(store, path, format, count_records):
                 runs += one.run_id is not None
                 new += one.run_id is not None and not one.known
                 unreadable += one.run_id is None
-                progress.runs = runs
-                _say(one, progress)
-            progress.end()
-            click.echo(f"{path}: {formatting.pluralize(runs, 'run')}, {new} of them new")
+                print_problems(one, bar)
+            bar.clear()
+            click.echo(_summary(path, runs, new))
+            bar.advance()
     if unreadable:
         sys.exit(1)
 
 
-def _say(one: ImportResult, progress: _Progress) -> None:
+def _summary(path: Path, runs: int, new: int) -> str:
+    """Return the line that ends the import of a path."""
+    from vestige.query.formatting import pluralize
+
+    known = f" ({runs - new} already present)" if runs > new else ""
+    return f"Imported {pluralize(new, 'run')} from {path}{known}"
+
+
+def print_problems(one: ImportResult, bar: ProgressBar) -> None:
+    from vestige.query.formatting import pluralize
+
     for problem in one.problems[:PROBLEMS_SHOWN]:
-        progress.end()
-        click.echo(f"  {one.path.name}/{problem}", err=True)
+        bar.clear()
+        # Files of one run name themselves; a problem of a folder names a file in it.
+        is_named = str(problem).startswith(f"{one.path.name}:")
+        click.echo(f"  {problem}" if is_named else f"  {one.path.name}/{problem}", err=True)
     more = len(one.problems) - PROBLEMS_SHOWN
     if more > 0:
-        click.echo(f"  {one.path}: {more} more problems", err=True)
-
-
-class _Progress:
-    """One line on a terminal that counts up: many runs, or one that is long."""
-
-    def __init__(self) -> None:
-        self.runs = 0
-        self._records = self._shown = 0
-        self._terminal = sys.stderr.isatty()
-
-    def add(self, records: int) -> None:
-        self._records += records
-        if self._terminal and self._records >= self._shown + PROGRESS_STEP:
-            self._shown = self._records
-            click.echo(f"\r{self.runs:,} runs, {self._records:,} records", err=True, nl=False)
-
-    def tell_answers(self, count: int, size_bytes: int) -> None:
-        if self._terminal and count % ANSWERS_STEP == 0:
-            click.echo(f"\r{count:,} answers, {size_bytes / 1e6:,.0f} MB", err=True, nl=False)
-
-    def end(self) -> None:
-        if self._terminal:
-            click.echo("\r\033[K", err=True, nl=False)
+        click.echo(f"  {one.path}: {pluralize(more, 'more problem')}", err=True)
 
 
 @click.command(
     "export",
     cls=Examples,
     examples="""
+  vestige export r7                               the viewer with this run: r7.html
   vestige export r7 --format agentdbg -o runs     into runs/<run id>/
   vestige export r7 --format openwop -o r7.json   a debug bundle, at most 8 MB
-  vestige export r7 --format otlp -o r7.jsonl     OpenTelemetry's OTLP/JSON
-  vestige export r7 --format html -o crash.html   the viewer with this run, as one file
+  vestige export r7 --format otlp -o r7.jsonl     OpenTelemetry (OTLP/JSON)
+  vestige export r7 --format atif                 a trajectory for Harbor: r7.atif.json
+  vestige export r7 --format wink                 a debug bundle: r7.wink
   vestige export r7.s12 --format curl             a recorded request as a shell script
   vestige export r7.s12 --format python -o x.py   the same as a Python program
 """,
-    exits="0 written, 2 no such run or span, or the target is in the way, 3 unreadable store",
+    exits="0 written, 2 run or span not found, or target exists, 3 store unreadable",
 )
 @click.argument("id")
 @click.option(
     "--format",
     "format",
-    required=True,
+    default=PAGE_FORMAT,
+    show_default=True,
     type=click.Choice([*NAMES, PAGE_FORMAT, *REQUEST_FORMATS]),
-    help="Of a run, or of one request.",
+    help="Format of a run, or (curl, python) of one request.",
 )
 @click.option(
     "-o",
@@ -144,44 +174,60 @@ class _Progress:
     "target",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Where to write it. A single request may go to standard output.",
+    help="Output path. Default: a file such as r7.html here; curl and python: stdout.",
 )
 @click.option(
     "--redaction",
     type=click.Choice(REDACTIONS),
-    help="Of openwop: what stands in place of a masked secret. Default there: mask.",
+    help="(openwop) How to write a redacted secret (default: mask).",
+)
+@click.option(
+    "--shape",
+    type=click.Choice(SHAPES),
+    help="(messages) Shape of the messages (default: openai).",
 )
 @home_option
-def export(id: str, format: str, target: Path | None, redaction: str | None, home: Home) -> None:
-    """Write a run in another format, or one request as a program that sends it again.
+def export(
+    id: str,
+    format: str,
+    target: Path | None,
+    redaction: str | None,
+    shape: str | None,
+    home: Home,
+) -> None:
+    """Export a run, or one request as a script that sends it again.
 
-    ID is anything that leads to a run (or, for curl and python, to a span), or the path of
-    one. Nothing is left half written. Secrets are masked: a request's script takes them from
-    environment variables.
+    ID is any id or path that leads to a run (for curl and python: to a span). The file is written
+    completely or not at all. Secrets are redacted; a request's script reads them from environment
+    variables.
     """
     from vestige.cli.answers import open_debugger
     from vestige.transfer import export_run, read_hash_key
 
-    if format not in REQUEST_FORMATS and target is None:
-        raise click.UsageError(f"--format {format} needs a place to write to: -o PATH.")
-    with open_debugger(home, id) as (debugger, wanted):
+    if format not in REQUEST_FORMATS and target is None and format not in SUFFIXES:
+        raise click.UsageError(f"--format {format}: -o PATH is required.")
+    with open_debugger(home, id) as (debugger, found_id):
         if format in REQUEST_FORMATS:
-            _write_text(debugger.reproduce(wanted or "", format), target)
+            _write_text(debugger.reproduce(found_id or "", format), target)
             return
-        assert target is not None
+        run = debugger.resolve(found_id, "run").run
+        if target is None:
+            target = Path(run.short_id + SUFFIXES[format])
         if format == PAGE_FORMAT:
             from vestige.server.html_export import export_html
 
-            progress = _Progress()
-            try:
-                export_html(debugger, wanted or "", target, progress.tell_answers)
-            finally:
-                progress.end()
+            with ProgressBar("Exporting") as bar:
+                export_html(
+                    debugger,
+                    found_id or "",
+                    target,
+                    lambda count, size: bar.update(f"{count:,} answers, {size / 1e6:,.0f} MB"),
+                )
             click.echo(str(target))
             return
-        run = debugger.resolve(wanted, "run").run
         key = read_hash_key(home) if redaction == "hash" else b""
-        click.echo(str(export_run(debugger.store, run.id, format, target, redaction, key)))
+        written = export_run(debugger.store, run.id, format, target, redaction, key, shape)
+        click.echo(str(written))
 
 
 def _write_text(text: str, target: Path | None) -> None:
@@ -193,5 +239,5 @@ def _write_text(text: str, target: Path | None) -> None:
         with open(made, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{target}: is there already. Choose another name.") from None
+        raise UsageError(f"{target}: already exists. Choose another name.") from None
     click.echo(str(target))

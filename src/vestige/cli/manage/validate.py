@@ -1,4 +1,4 @@
-"""`vestige validate`: does a bundle, or a run of another format, keep its contract?"""
+"""`vestige validate`: check bundles and runs of other formats against their rules."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from vestige.cli.github import annotate, plain, write_summary
 from vestige.cli.options import Examples
+from vestige.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from vestige.formats.artifacts.rules import Profile
@@ -23,12 +24,12 @@ Results = list[tuple[str, "ValidationResult"]]
     "validate",
     cls=Examples,
     examples="""
-  vestige validate tests/artifacts                  every bundle of a tree
+  vestige validate tests/artifacts                  every bundle below a folder
   vestige validate tests/artifacts/e2e/20260210_170000 --profile strict
-  vestige validate bundle.zip --format json         an archive; all findings, for a program
-  vestige validate tests/artifacts --format github  findings as annotations of a workflow
+  vestige validate bundle.zip --format json         an archive, findings as JSON
+  vestige validate tests/artifacts --format github  findings as workflow annotations
 """,
-    exits="0 valid, 1 invalid, 2 no such path, or nothing to validate",
+    exits="0 valid, 1 invalid, 2 path not found, or nothing to validate",
 )
 @click.argument(
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
@@ -38,7 +39,8 @@ Results = list[tuple[str, "ValidationResult"]]
     default="seed",
     show_default=True,
     type=click.Choice(("seed", "latest", "strict")),
-    help="Rules for bundles: the specification; what later eras require too; what it is silent on too.",
+    help="Rules for artifact bundles: seed (the specification as published), latest (with the"
+    " rules of later versions), strict (stricter than the specification).",
 )
 @click.option(
     "--format",
@@ -46,25 +48,30 @@ Results = list[tuple[str, "ValidationResult"]]
     default="text",
     show_default=True,
     type=click.Choice(("text", "json", "github")),
-    help="How to tell it.",
+    help="Output format.",
 )
 def validate(paths: tuple[Path, ...], profile: Profile, format: str) -> None:
     """Check artifact bundles, and runs of other formats, against their rules.
 
-    PATH is a bundle, a tree of bundles, a zip of one, or anything that `vestige import` takes.
-    Every file is hashed, and all that is wrong is told at once: file, place, rule, what to do.
+    PATH is a bundle, a folder of bundles, a zipped bundle, or any path that `vestige import`
+    reads. All files are hashed. Every problem is listed with its file, position, rule and a hint.
     """
     from vestige.errors import NotFoundError
     from vestige.transfer.validate import validate_path
 
     results: Results = []
     absent: list[str] = []
-    for path in paths:
-        try:
-            results.extend(validate_path(path, profile))
-        except NotFoundError as error:
-            absent.append(str(error))
-    for line in _TELL[format](results, profile):
+    with ProgressBar("Validating", len(paths) if len(paths) > 1 else None) as bar:
+        for path in paths:
+            bar.update(path.name)
+            try:
+                for result in validate_path(path, profile):
+                    results.append(result)
+                    bar.update(f"{len(results):,} validated, {path.name}")
+            except NotFoundError as error:
+                absent.append(str(error))
+            bar.advance()
+    for line in _RENDERERS[format](results, profile):
         click.echo(line)
     for message in absent:
         click.echo(f"vestige: {plain(message)}", err=True)
@@ -88,7 +95,7 @@ def _as_text(results: Results, profile: str) -> Iterator[str]:
 def _as_json(results: Results, profile: str) -> Iterator[str]:
     import json
 
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "version": 1,
         "profile": profile,
         "valid": bool(results) and all(checked.valid for _, checked in results),
@@ -103,7 +110,7 @@ def _as_json(results: Results, profile: str) -> Iterator[str]:
             for name, checked in results
         ],
     }
-    yield json.dumps(told, indent=2)
+    yield json.dumps(report, indent=2)
 
 
 def _problem_data(problem: Problem) -> dict[str, str]:
@@ -116,7 +123,7 @@ def _as_github(results: Results, profile: str) -> Iterator[str]:
         yield from map(annotate, checked.problems)
         count = sum(problem.severity == "error" for problem in checked.problems)
         verdict = _counted(count, "error") if count else "valid"
-        # Not a command: a path may not begin one.
+        # The prefix keeps a path from starting a workflow command.
         yield f"vestige validate: {plain(checked.path)}: {verdict}"
     write_summary(results)
 
@@ -125,7 +132,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-_TELL: dict[str, Callable[[Results, str], Iterator[str]]] = {
+_RENDERERS: dict[str, Callable[[Results, str], Iterator[str]]] = {
     "text": _as_text,
     "json": _as_json,
     "github": _as_github,

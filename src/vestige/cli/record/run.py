@@ -1,4 +1,4 @@
-"""`vestige run -- COMMAND`: record a program from outside."""
+"""`vestige run -- COMMAND`: record a program without changing it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import shlex
 import sys
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,24 +15,38 @@ from vestige.cli.options import Examples, Home, home_option
 from vestige.home import is_default
 from vestige.limits import END_LINE_S
 
+if TYPE_CHECKING:
+    from vestige.proxy.launch import RunProxy
+    from vestige.query.watch.watcher import WatchRules
+
 
 @click.command(
     "run",
     cls=Examples,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     examples="""
-  vestige run -- python agent.py                 record it, and see how it ends
-  vestige run --name nightly -- python -m agent  under a name of your own
-  vestige run --no-wire -- python agent.py       without what it says to model providers
-  vestige run --quiet -- python agent.py         without the line at the end
+  vestige run -- python agent.py                 record a program
+  vestige run --name nightly -- python -m agent  set the name of the run
+  vestige run --no-wire -- python agent.py       without HTTP calls
+  vestige run --quiet -- python agent.py         without the summary line
+  vestige run --max-cost 5 -- python agent.py    stop it after $5 of model calls
 """,
-    exits="the command's own; 128 + n if signal n killed it; 2 if it could not be started",
+    exits="that of the command; 128 + n if signal n killed it; 2 could not be started",
 )
-@click.option("--name", metavar="NAME", help="What to call the run. Default: the program.")
+@click.option("--name", metavar="NAME", help="Name of the run (default: program name).")
 @click.option("--no-wire", is_flag=True, help="Do not record HTTP calls to model providers.")
-@click.option("--no-logs", is_flag=True, help="Do not record what goes through `logging`.")
-@click.option("--no-prints", is_flag=True, help="Do not record what it prints.")
-@click.option("--quiet", "-q", is_flag=True, help="Do not say at the end how it went.")
+@click.option("--no-logs", is_flag=True, help="Do not record the records of `logging`.")
+@click.option("--no-prints", is_flag=True, help="Do not record stdout and stderr.")
+@click.option(
+    "--max-cost", type=click.FloatRange(0), metavar="USD", help="Stop the command at this cost."
+)
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Stop the command if it breaks a rule of this policy (TOML).",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Do not print the summary line.")
 @home_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(
@@ -38,38 +54,87 @@ def run(
     no_wire: bool,
     no_logs: bool,
     no_prints: bool,
+    max_cost: float | None,
+    policy: Path | None,
     quiet: bool,
     home: Home,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND with recording on.
 
-    Python programs are recorded from their first moment, child processes included;
-    of any other program you get how it ended. What they say to model providers over HTTP is
-    recorded as it goes out and comes back, and so are their log lines and what they print.
-    Terminal, signals and exit code are the command's own.
+    Python programs are recorded from the start, child processes included: HTTP calls to model
+    providers, log records, stdout and stderr. Of other programs (Node, Go, curl, claude), the model
+    calls are recorded through a proxy, which needs `vestige[proxy]`. Terminal, signals and exit
+    code of the command are unchanged.
 
-    On a terminal, one line at the end says how it went and what to type next. It goes to
-    stderr, and not into a file or a pipe: somebody may read what the command says there.
+    With --max-cost or --policy, the command is stopped (SIGTERM, then SIGKILL) when it breaks the
+    rule, and the reason is recorded in the run. A policy that cannot be read is reported, and the
+    command runs without it.
+
+    On a terminal, a summary line with the next command is printed to stderr at the end. It is
+    omitted if stderr is a file or a pipe.
     """
     from vestige.boot import boot_environment
     from vestige.collector.run_supervisor import run_command
 
     env = boot_environment(os.environ, wire=not no_wire, logs=not no_logs, prints=not no_prints)
-    told = not quiet and sys.stderr is not None and sys.stderr.isatty()
-    sys.exit(run_command(home, command, env, name, partial(_tell_end, home) if told else None))
+    summary = not quiet and sys.stderr is not None and sys.stderr.isatty()
+    then = partial(_print_summary, home) if summary else None
+    rules = _read_rules(max_cost, policy)
+    guard = partial(_find_reason, home, rules) if rules else None
+    proxy = None if no_wire else _make_proxy(home)
+    sys.exit(run_command(home, command, env, name, then, guard, proxy=proxy))
 
 
-def _tell_end(home: Home, run_id: str, ok: bool) -> None:
-    """One line; whatever goes wrong with it, the command's exit code stays."""
+def _make_proxy(home: Home) -> RunProxy | None:
+    """Return the proxy for programs that are not Python, unless the settings turn it off."""
+    from vestige.proxy.launch import RunProxy
+    from vestige.settings import find_home
+
+    _, settings = find_home(home)
+    return RunProxy(home, os.environ) if settings.wire and settings.proxy else None
+
+
+def _read_rules(max_cost: float | None, policy: Path | None) -> WatchRules | None:
+    """Return the rules of the options. A policy that is not valid never stops a program."""
+    if max_cost is None and policy is None:
+        return None
+    from vestige.errors import VestigeError
+    from vestige.providers.prices import load_table
+    from vestige.query.policy.policy import read_policy
+    from vestige.query.watch.watcher import WatchRules
+
+    try:
+        rules = None if policy is None else read_policy(policy)
+    except VestigeError as error:
+        click.echo(f"vestige: {error} The command runs without the policy.", err=True)
+        rules = None
+    if max_cost is not None:
+        load_table()  # Before the command starts: the table takes a moment, and calls do not wait.
+    return WatchRules(max_cost_usd=max_cost, policy=rules)
+
+
+def _find_reason(home: Home, rules: WatchRules, run_id: str) -> str | None:
+    """Return which rule the command of a run broke, or None."""
+    from vestige._runtime import clock
+    from vestige.query.watch.watcher import Watcher
+    from vestige.store.open import open_store
+
+    with open_store(home.store, readonly=True) as store:
+        breach = Watcher(store, rules).check(run_id, clock.SYSTEM.now_ns())
+    return None if breach is None else f"{breach.code}: {breach.message}"
+
+
+def _print_summary(home: Home, run_id: str, ok: bool) -> None:
+    """Print the summary line. A failure here must not change the command's exit code."""
     try:
         click.echo(f"vestige: {_end_line(home, run_id, ok)}", err=True)
-    except (Exception, KeyboardInterrupt):  # noqa: BLE001  # the command is done: it was fine
+    except (Exception, KeyboardInterrupt):  # noqa: BLE001  # the command itself has ended
         return
 
 
 def _end_line(home: Home, run_id: str, ok: bool) -> str:
-    """From the store, once it has the end; else, when that takes too long, what is known anyway."""
+    """Return the summary from the store, or a short one if the store takes too long."""
     from vestige._runtime import clock
     from vestige.query.views.run_summary_line import next_command
 
@@ -79,17 +144,17 @@ def _end_line(home: Home, run_id: str, ok: bool) -> str:
         line = _read_end_line(home, run_id, at)
         if line is not None:
             return line
-        clock.sleep(0.02)  # somebody else collects this home: it is theirs to take in
+        clock.sleep(0.02)  # another process is collecting this home
     return f"recorded. Next: {next_command(run_id, ok, at)}"
 
 
 def _read_end_line(home: Home, run_id: str, at: str) -> str | None:
     from vestige.errors import VestigeError
     from vestige.query.views.run_summary_line import end_line
-    from vestige.store.sqlite.sqlite_store import SqliteStore
+    from vestige.store.open import open_store
 
     try:
-        with SqliteStore.open(home.store, readonly=True) as store:
+        with open_store(home.store, readonly=True) as store:
             return end_line(store, run_id, at)
-    except VestigeError:  # no store yet, or one that cannot be read: the next command says so
+    except VestigeError:  # no store yet, or unreadable: the next command reports it
         return None

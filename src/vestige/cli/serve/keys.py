@@ -1,4 +1,4 @@
-"""`vestige keys add|list|revoke`: who may ask the server."""
+"""`vestige keys add|list|revoke`: access keys of the server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     cls=Examples,
     examples="""
   vestige keys add ci --scope runs:write                       for `vestige ship`
-  vestige keys add eva --scope runs:read,debug-bundle:read     to look, and to take bundles
+  vestige keys add eva --scope runs:read,debug-bundle:read     to read runs and bundles
   vestige keys add acme --scope runs:write --tenant acme --expires 30d
-  vestige keys list                                            never shows a key
-  vestige keys revoke ci                                       by name or id, at once
+  vestige keys list                                            keys themselves are never shown
+  vestige keys revoke ci                                       by name or id, immediately
 """,
-    exits="0 done, 2 bad argument or no such key, 3 keys.json is damaged or open to others",
+    exits="0 done, 2 bad argument or key not found, 3 keys.json is damaged or readable by others",
 )
 @click.argument("action", type=click.Choice(("add", "list", "revoke")))
 @click.argument("name", required=False)
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     "--scope",
     "scopes",
     metavar="SCOPES",
-    help="Of add: what it may do, with commas: runs:read, runs:write, debug-bundle:read.",
+    help="(add) Permissions, comma-separated: runs:read, runs:write, debug-bundle:read.",
 )
 @click.option(
     "--tenant",
     metavar="NAME",
-    help="Of add: whose runs it brings and sees, and no others. Default: default.",
+    help="(add) Tenant (default: default).",
 )
 @click.option(
     "--expires",
     type=DURATION,
     metavar="AGE",
-    help="Of add: it ends after this: 12h, 30d. Default: when it is revoked.",
+    help="(add) Expiry: 12h, 30d (default: never).",
 )
 @home_option
 @json_option
@@ -55,17 +55,17 @@ def keys(
     home: Home,
     as_json: bool,
 ) -> None:
-    """Make, list and revoke the keys of the server.
+    """Create, list and revoke access keys of the server.
 
-    A new key is printed once; the home keeps only its hash. A server that runs sees the
-    change with its next request.
+    A new key is printed once; only its hash is stored. A running server applies changes with the
+    next request.
     """
     from vestige.fleet.api_keys import Keys
 
     if action != "add" and (scopes or tenant or expires is not None):
-        raise click.UsageError("--scope, --tenant and --expires go with `keys add`.")
+        raise click.UsageError("--scope, --tenant and --expires apply to `keys add`.")
     if (name is None) != (action == "list"):
-        raise click.UsageError(f"keys {action} takes {'no' if name else 'a'} NAME.")
+        raise click.UsageError(f"keys {action}: NAME is {'not used' if name else 'missing'}.")
     known = Keys(home)
     if action == "list":
         _list(known, as_json)
@@ -88,8 +88,8 @@ def _add(
     from vestige.record.tenant import DEFAULT_TENANT
 
     expires_ns = None if expires is None else SYSTEM.now_ns() + int(expires * 1e9)
-    wanted = [scope.strip() for scope in (scopes or "").split(",") if scope.strip()]
-    new = known.add(name, wanted, DEFAULT_TENANT if tenant is None else tenant, expires_ns)
+    requested = [scope.strip() for scope in (scopes or "").split(",") if scope.strip()]
+    new = known.add(name, requested, DEFAULT_TENANT if tenant is None else tenant, expires_ns)
     if as_json:
         click.echo(
             _json({"id": new.id, "key": new.key, "tenant": new.tenant, "scopes": list(new.scopes)})
@@ -97,7 +97,7 @@ def _add(
         return
     click.echo(new.key)
     click.echo(
-        f"{name} ({new.id}), tenant {new.tenant}, {', '.join(new.scopes)}. Keep it now: it is not"
+        f"{name} ({new.id}), tenant {new.tenant}, {', '.join(new.scopes)}. Save it now: it is not"
         " shown again.",
         err=True,
     )
@@ -113,7 +113,7 @@ def _list(known: Keys, as_json: bool) -> None:
         click.echo(_json({"keys": found}))
         return
     if not found:
-        click.echo("No keys. Make one: `vestige keys add NAME --scope runs:read`.")
+        click.echo("No keys. Create one: `vestige keys add NAME --scope runs:read`.")
         return
     now_ns = SYSTEM.now_ns()
     states = {key.id: key.state(now_ns) for key in known.list()}
@@ -135,7 +135,7 @@ def _list(known: Keys, as_json: bool) -> None:
 
 
 def _data(key: Key) -> dict[str, Any]:
-    """Without its hash: nobody needs that either."""
+    """Return a key as data, without its hash."""
     from vestige.query.formatting import timestamp
 
     return {

@@ -1,4 +1,4 @@
-"""`vestige mcp`: the debugger as tools of an MCP client."""
+"""`vestige mcp`: the debugger as an MCP server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from vestige.cli.options import Examples, Home, home_option
 
 
 def _address(ctx: Any, param: Any, value: str | None) -> tuple[str, int] | None:
-    """`HOST:PORT`, also `[::1]:8765`."""
+    """Parse `HOST:PORT`, including `[::1]:8765`."""
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is no address (expected HOST:PORT: 127.0.0.1:8765).")
+        raise click.BadParameter(
+            f"{value!r} is not an address (expected HOST:PORT, such as 127.0.0.1:8765)."
+        )
     return host.strip("[]"), int(port)
 
 
@@ -23,9 +25,9 @@ def _address(ctx: Any, param: Any, value: str | None) -> tuple[str, int] | None:
     "mcp",
     cls=Examples,
     examples="""
-  vestige mcp --install-hint             what to put into a client's configuration
-  vestige mcp                            serve the client that starts this, by stdin and stdout
-  vestige mcp --http 127.0.0.1:8765      serve clients on this machine by HTTP, at /mcp
+  vestige mcp --install-hint             print the configuration for clients
+  vestige mcp                            serve over stdin and stdout, started by the client
+  vestige mcp --http 127.0.0.1:8765      serve clients on this machine over HTTP, at /mcp
 """,
     exits="0 done, 2 bad address",
 )
@@ -34,23 +36,27 @@ def _address(ctx: Any, param: Any, value: str | None) -> tuple[str, int] | None:
     "address",
     metavar="HOST:PORT",
     callback=_address,
-    help="Streamable HTTP instead of stdio. Only on this machine.",
+    help="Use streamable HTTP instead of stdio (this machine only).",
 )
-@click.option("--install-hint", is_flag=True, help="Print clients' configuration, and stop.")
+@click.option("--install-hint", is_flag=True, help="Print the configuration for clients and exit.")
 @home_option
 def mcp(address: tuple[str, int] | None, install_hint: bool, home: Home) -> None:
-    """Offer the debugger to an MCP client: its verbs as tools, the playbook as a prompt.
+    """Run an MCP server.
 
-    Everything is read-only. On stdio, stdout carries the protocol and nothing else.
+    Its tools are the query commands, its prompts the playbooks of `vestige skill`. All tools are
+    read-only.
     """
-    from vestige.mcp import server as door
+    from vestige.mcp import server
 
     if install_hint:
-        click.echo(door.install_hint(home, address))
+        click.echo(server.install_hint(home, address))
     elif address is None:
-        door.serve_stdio(home)
+        server.serve_stdio(home)
     else:
         host, port = address
-        door.serve_http(
-            home, host, port, lambda url: click.echo(f"serving {url}; Ctrl-C stops", err=True)
+        server.serve_http(
+            home,
+            host,
+            port,
+            lambda url: click.echo(f"Vestige is running at {url} (Ctrl-C to stop)", err=True),
         )

@@ -1,24 +1,30 @@
-"""`vestige serve`: the home over HTTP."""
+"""`vestige serve`: runs over HTTP."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vestige.cli.options import Examples, Home, home_option
+from vestige.cli.serve.otlp_option import otlp_option, print_otlp
+
+if TYPE_CHECKING:
+    from vestige.server.otlp_ports import OtlpPorts
 
 
 @click.command(
     "serve",
     cls=Examples,
     examples="""
-  vestige serve                                   on this machine, at the URL that it prints
+  vestige serve                                   on this machine, at the printed URL
   vestige serve --port 0                          on any free port
-  vestige keys add ci --scope runs:read           then others may come in with the key:
+  vestige serve --otlp                            also on OpenTelemetry's ports 4318 and 4317
+  vestige keys add ci --scope runs:read           create a key, then serve others:
   vestige serve --host 0.0.0.0 --cert server.pem --key server.key
 """,
-    exits="0 ended, 2 bad address, or no keys or no TLS for a public one, 3 unreadable store",
+    exits="0 stopped, 2 bad address, or public address without keys or TLS, 3 store unreadable",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
@@ -26,25 +32,28 @@ from vestige.cli.options import Examples, Home, home_option
     type=click.IntRange(0, 65535),
     default=8642,
     show_default=True,
-    help="The port; 0: any that is free.",
+    help="The port; 0 for any free port.",
 )
-@click.option("--cert", type=click.Path(path_type=Path), help="TLS: the certificate, PEM.")
-@click.option("--key", type=click.Path(path_type=Path), help="TLS: its private key, PEM.")
+@click.option("--cert", type=click.Path(path_type=Path), help="TLS certificate (PEM).")
+@click.option("--key", type=click.Path(path_type=Path), help="TLS private key (PEM).")
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Serve a public address without TLS: behind a proxy or on a network that encrypts.",
+    help="Allow a public address without TLS, e.g. behind a TLS proxy.",
 )
 @click.option(
     "--name",
     "names",
     multiple=True,
     metavar="HOST",
-    help="A name by which clients ask for this server (Host), e.g. behind a proxy. Repeatable.",
+    help="Accept this Host header, e.g. behind a proxy. Repeatable.",
 )
-@click.option("--no-collect", is_flag=True, help="Leave taking journals in to somebody else.")
-@click.option("--demo-workflows", is_flag=True, help="OpenWOP: let conformance suites start runs.")
-@click.option("--no-log", is_flag=True, help="No line on stderr for each request.")
+@otlp_option
+@click.option("--no-collect", is_flag=True, help="Do not import journals.")
+@click.option(
+    "--demo-workflows", is_flag=True, help="(OpenWOP) Allow conformance suites to start runs."
+)
+@click.option("--no-log", is_flag=True, help="Disable request logging.")
 @home_option
 def serve(
     host: str,
@@ -53,15 +62,16 @@ def serve(
     key: Path | None,
     insecure: bool,
     names: tuple[str, ...],
+    otlp: OtlpPorts | None,
     no_collect: bool,
     no_log: bool,
     demo_workflows: bool,
     home: Home,
 ) -> None:
-    """Serve the home's runs over HTTP: the verbs as JSON, live updates, OpenWOP, the viewer.
+    """Serve runs over HTTP: JSON API, live updates, OpenWOP, web viewer.
 
-    Without keys (`vestige keys`), only this machine is served, to whoever has the URL that is
-    printed. With keys, to whoever has one. Journals are taken in meanwhile.
+    Without access keys (`vestige keys`), only this machine is served, and the printed URL contains
+    the token. With keys, every client needs one. Journals are imported continuously.
     """
     from vestige.server.access_log import Log
     from vestige.server.run_server import make_server
@@ -74,6 +84,12 @@ def serve(
         log=None if no_log else Log(),
         demo_workflows=demo_workflows,
     )
+
+    def ready(url: str) -> None:
+        click.echo(f"Vestige is running at {url} (Ctrl-C to stop)", err=True)
+        if otlp is not None:
+            print_otlp(otlp, host)
+
     serve_http(
         server,
         host,
@@ -82,5 +98,6 @@ def serve(
         key=key,
         insecure=insecure,
         collect=not no_collect,
-        ready=lambda url: click.echo(f"serving {url}", err=True),
+        otlp=otlp,
+        ready=ready,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.errors import UsageError
 
 if TYPE_CHECKING:
     from vestige.query.views.body_view import Which
@@ -17,22 +20,30 @@ if TYPE_CHECKING:
     "body",
     cls=Examples,
     examples="""
-  vestige body r7.s12                        its input from the start; else its output
-  vestige body r7.s12 --out --lines 1:40     lines of what came out
-  vestige body r7.s12 --bytes 4000:8000      an exact stretch
+  vestige body r7.s12                        its input, or its output if it has no input
+  vestige body r7.s12 --out --lines 1:40     lines of its output
+  vestige body r7.s12 --bytes 4000:8000      an exact range of bytes
   vestige body r7.s12 --path '$.messages[0]' one value inside JSON
+  vestige body r7.s12 --text                 its messages as text
+  vestige body r7.s12 --raw | jq .model      the exact bytes
+  vestige body r7.s12 -o request.json        the exact bytes in a file
 """,
-    exits="0 shown, 2 no such span, body or path in it, 3 unreadable store",
+    exits="0 ok, 2 span, payload or JSON path not found, 3 store unreadable",
 )
 @click.argument("id")
-@click.option("--in", "part", flag_value="input", help="What went in.")
-@click.option("--out", "part", flag_value="output", help="What came out.")
+@click.option("--in", "part", flag_value="input", help="Input.")
+@click.option("--out", "part", flag_value="output", help="Output.")
 @click.option("--head", is_flag=True, help="The first ten lines.")
+@click.option("--lines", metavar="A:B", help="Lines A to B, inclusive; the first is 1.")
 @click.option(
-    "--lines", metavar="A:B", help="From line A to line B, both included; the first is 1."
+    "--bytes", "bytes_", metavar="A:B", help="Bytes A up to B, exclusive; the first is 0."
 )
-@click.option("--bytes", "bytes_", metavar="A:B", help="From byte A up to byte B; the first is 0.")
 @click.option("--path", metavar="PATH", help="One value of a JSON body: $.messages[0].content.")
+@click.option("--text", is_flag=True, help="Messages as text, strings without escapes.")
+@click.option("--raw", is_flag=True, help="The exact bytes, without prefixes and budget.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write them to a file."
+)
 @answer_options
 def body(
     id: str,
@@ -41,17 +52,35 @@ def body(
     lines: str | None,
     bytes_: str | None,
     path: str | None,
+    text: bool,
+    raw: bool,
+    output: Path | None,
     home: Home,
     as_json: bool,
     budget: int | None,
 ) -> None:
-    """Show what went into a span, or came out of it: the exact text, a stretch at a time.
+    """Show the exact input or output of a span, or a part of it.
 
-    Each line stands behind a bar, for it is somebody else's text; what a terminal would
-    obey is shown as an escape. Bytes that are no text are shown in hexadecimal.
+    Lines are prefixed with | and control characters are escaped. Binary data is shown in
+    hexadecimal.
     """
-    with open_debugger(home, id) as (debugger, wanted):
+    with open_debugger(home, id) as (debugger, found_id):
         answer = debugger.body(
-            wanted or "", part=part, head=head, lines=lines, bytes=bytes_, path=path
+            found_id or "", part=part, head=head, lines=lines, bytes=bytes_, path=path, text=text
         )
-        print_answer(answer, as_json, budget)
+        if output is not None:
+            _write(output, answer.raw())
+        elif raw:
+            sys.stdout.buffer.write(answer.raw())
+        else:
+            print_answer(answer, as_json, budget)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written ({error.strerror}). Choose another file."
+        ) from error
+    click.echo(f"Wrote {len(data)} bytes to {path}")

@@ -1,8 +1,7 @@
-"""`vestige debug`: look into a debug bundle. Also installed as `wink debug`."""
+"""`vestige debug`: inspect a debug bundle. Also installed as `wink debug`."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +12,11 @@ from vestige.cli.options import Examples, json_option
 
 if TYPE_CHECKING:
     from vestige.formats.wink.to_records import ReadContent
-    from vestige.query.views.bundle_view import BundleAnswer, View
+    from vestige.query.views.bundle_view import View
 
 VIEWS = ("overview", "snapshots", "logs", "files", "metadata")
 WEB_VIEWS = {"snapshots": "state", "logs": "logs", "files": "files", "metadata": "metadata"}
-"""The names that the page has for them."""
+"""The same views by their names in the web viewer."""
 REFUSED_SHOWN = 20
 
 
@@ -25,53 +24,53 @@ REFUSED_SHOWN = 20
     "debug",
     cls=Examples,
     examples="""
-  vestige debug crash.wink                      what happened, in one look
+  vestige debug crash.wink                      summary
   vestige debug debug/                          the most recent bundle of a folder
-  vestige debug crash.wink --view snapshots     the state over time, and what changed
+  vestige debug crash.wink --view snapshots     state snapshots and changes
   vestige debug crash.wink --view logs          the log, oldest first
   vestige debug crash.wink --web                in the browser
-  vestige debug crash.wink --export-files out   its files, into a folder
-  vestige diff crash.wink#3 crash.wink#7        two states, as any two spans
+  vestige debug crash.wink --export-files out   write its files to a folder
+  vestige diff crash.wink#3 crash.wink#7        compare two snapshots
 """,
-    exits="0 shown or written, 1 some of it is damaged or was not written, 2 no such file, or it is in the way,"
-    " 3 unreadable bundle",
+    exits="0 ok, 1 parts are damaged or were not written, 2 file not found or target exists,"
+    " 3 bundle unreadable",
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--web/--no-web",
     "web",
     default=None,
-    help="In the browser, or as text. Default: in the browser, where a person is at a terminal"
-    " that has one, and no other option is given.",
+    help="Open the web viewer, or print text. Default: the viewer, at a terminal with a browser,"
+    " if no other option is used.",
 )
 @click.option(
     "--view",
     type=click.Choice(VIEWS),
     default="overview",
     show_default=True,
-    help="Which side of it.",
+    help="What to show.",
 )
 @click.option(
     "--export-logs",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write its log to a file, as JSON lines.",
+    help="Write the log to a file, as JSON lines.",
 )
 @click.option(
     "--export-files",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write its files into a folder; what is there stays.",
+    help="Write the files to a folder; existing files are not replaced.",
 )
 @click.option(
-    "--after", default=0, type=click.IntRange(0), metavar="N", help="Pass over the first N lines."
+    "--after", default=0, type=click.IntRange(0), metavar="N", help="Skip the first N lines."
 )
 @json_option
 @click.option(
     "--budget",
     type=click.IntRange(1),
     metavar="N",
-    help="At most so many tokens of text; never above 8000.",
+    help="Limit the output to N tokens (at most 8000).",
 )
 def debug(
     path: Path,
@@ -83,11 +82,10 @@ def debug(
     as_json: bool,
     budget: int | None,
 ) -> None:
-    """Look into a debug bundle: state over time, logs, files, metadata.
+    """Inspect a debug bundle: state over time, logs, files, metadata.
 
-    PATH is a bundle (.wink), a file of snapshots (.jsonl), or a folder, of which the most
-    recent one is taken. It opens in the browser where there is one; else, at a terminal,
-    everything is shown as text, page by page.
+    PATH is a bundle (.wink), a file of snapshots (.jsonl), or a folder, whose most recent bundle
+    is used. It opens in the browser if there is one; otherwise it is shown as text in a pager.
     """
     from vestige.formats.wink.to_records import open_content
     from vestige.query.views.bundle_view import BundleAnswer
@@ -107,43 +105,27 @@ def debug(
         _export(content, found, export_logs, export_files)
         return
     answer = BundleAnswer(content, view, str(found), after)
-    if not as_json and budget is None and sys.stdout.isatty():
-        _page(answer)
-        return
-    from vestige.cli.answers import print_answer
+    from vestige.cli.answers import page, print_answer, styled_line
 
+    if not as_json and budget is None and sys.stdout.isatty():
+        page([styled_line(text, mood) for text, mood in answer.all_lines()])
+        return
     print_answer(answer, as_json, budget)
 
 
 def _is_for_the_browser() -> bool:
-    """Was nothing asked for that only text can give, and is there a browser and a page for it?"""
+    """Return whether to open the viewer: no option requires text, and there is a browser."""
     from click.core import ParameterSource
 
     from vestige.cli.view.ui import has_browser
 
     context = click.get_current_context()
-    given = (
+    options = (
         name
         for name in context.params
         if name != "path" and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     )
-    return not any(given) and has_browser()
-
-
-def _page(answer: BundleAnswer) -> None:
-    """All of it; through a pager where it is longer than the screen."""
-    import shutil
-
-    from vestige.cli.answers import styled_line
-
-    lines = [styled_line(text, mood) for text, mood in answer.all_lines()]
-    if len(lines) < shutil.get_terminal_size().lines:
-        for line in lines:
-            click.echo(line)
-    else:
-        os.environ.setdefault("LESS", "-R")  # colours, in the pager that most have
-        coloured = click.get_current_context().color is not False
-        click.echo_via_pager((f"{line}\n" for line in lines), color=coloured)
+    return not any(options) and has_browser()
 
 
 def _export(content: ReadContent, path: Path, logs: Path | None, files: Path | None) -> None:
@@ -156,15 +138,15 @@ def _export(content: ReadContent, path: Path, logs: Path | None, files: Path | N
         click.echo(f"  {formatting.single_line(str(problem), 300)}", err=True)
     if logs is not None:
         count = bundle_files.export_logs(content, logs)
-        click.echo(f"{logs}: {formatting.pluralize(count, 'log line')} of {path}")
+        click.echo(f"{logs}: {formatting.pluralize(count, 'log line')} from {path}")
     if files is None:
         sys.exit(1 if damaged else 0)
     made = bundle_files.export_files(content, files)
     size = formatting.size(made.size_bytes)
-    click.echo(f"{files}: {formatting.pluralize(made.written, 'file')} ({size}) of {path}")
+    click.echo(f"{files}: {formatting.pluralize(made.written, 'file')} ({size}) from {path}")
     for name, why in made.refused[:REFUSED_SHOWN]:
         click.echo(f"  {formatting.single_line(name, 200)}: {why}; not written", err=True)
     if len(made.refused) > REFUSED_SHOWN:
-        click.echo(f"  {len(made.refused) - REFUSED_SHOWN} more were not written", err=True)
+        click.echo(f"  {len(made.refused) - REFUSED_SHOWN} more not written", err=True)
     if made.refused or damaged:
         sys.exit(1)

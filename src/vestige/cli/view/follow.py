@@ -1,4 +1,4 @@
-"""`vestige follow`: a run while it happens."""
+"""`vestige follow`: watch a run as it happens."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     "follow",
     cls=Examples,
     examples="""
-  vestige follow                 the run that is under way, or the next one
-  vestige follow r7              this one, up to its end
+  vestige follow                 the current run, or the next one to start
+  vestige follow r7              this run, until it ends
   vestige follow --type tool     only its tool calls
-  vestige follow --errors        only what fails
+  vestige follow --errors        only failed spans
 """,
-    exits="0 the run has ended, 2 no such run, 3 unreadable store, 130 stopped by Ctrl-C",
+    exits="0 the run has ended, 2 run not found, 3 store unreadable, 130 stopped by Ctrl-C",
 )
 @click.argument("run", required=False)
-@click.option("--errors", is_flag=True, help="Only what failed.")
+@click.option("--errors", is_flag=True, help="Only failed spans.")
 @click.option("--type", "type", metavar="TYPE", help="Only spans of this type: llm, tool, ...")
 @home_option
 def follow(run: str | None, errors: bool, type: str | None, home: Home) -> None:
-    """Watch a run as it happens, up to its end.
+    """Watch a run as it happens, until it ends.
 
-    A line for each span that lasts, when it begins, and for each that ended; and for each log
-    line. Without RUN: the one that is under way, else the next that begins.
+    One line for each span that starts or ends, and for each log record. Default: the current run,
+    or the next one to start.
     """
     from vestige.errors import UsageError
     from vestige.query.views.follow import Following
     from vestige.transfer import is_source
 
     if run is not None and is_source(run):
-        raise UsageError(f"follow: {run}: nothing comes to a file. See it with `vestige show`.")
+        raise UsageError(f"follow: {run}: a file does not change. Use `vestige show`.")
     if run is None:
-        home.make()  # the first run may be yet to come
+        home.make()  # the first run may not have started
     try:
         _follow(home, run, Following(errors=errors, type=type))
     except KeyboardInterrupt:
@@ -69,24 +69,24 @@ def _follow(home: Home, run: str | None, following: Following) -> None:
 
 
 def _next(home: Home, store: Store) -> RunInfo:
-    """The run that is under way; else one that begins while we wait."""
+    """Return the current run, or wait for the next one to start."""
     from vestige.store.protocol import RunFilter
 
-    said = False
+    notified = False
     while True:
         for info in store.list_runs(RunFilter(limit=10)):
             if info.outcome == "running":
                 return info
-        if not said:
+        if not notified:
             click.echo(
-                "vestige: no run is under way; waiting for the next. Ctrl-C stops.", err=True
+                "vestige: No active run. Waiting for the next one (Ctrl-C to stop).", err=True
             )
-            said = True
+            notified = True
         _wait(home)
 
 
 def _changed(home: Home, store: Store, before: RunInfo) -> RunInfo:
-    """The run, once something more of it is known."""
+    """Wait until the run has changed, and return it."""
     while True:
         _wait(home)
         (info,) = store.find_runs(before.id)

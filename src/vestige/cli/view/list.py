@@ -1,12 +1,16 @@
-"""`vestige list`: runs, newest first."""
+"""`vestige list`: runs, newest first or sorted."""
 
 from __future__ import annotations
+
+import sys
 
 import click
 
 from vestige.cli.answers import answer_options, open_debugger, print_answer
+from vestige.cli.manage.discover import offer_import
 from vestige.cli.options import DURATION, Examples, Home
 from vestige.limits import LIST_MAX
+from vestige.query.search.run_order import SORTS
 
 
 @click.command(
@@ -14,38 +18,47 @@ from vestige.limits import LIST_MAX
     cls=Examples,
     examples="""
   vestige list                        the latest runs, newest first
-  vestige list --failed --since 2d    what went wrong lately
-  vestige list 'is:failed tool:search cost>0.1'   by a filter, quoted for the shell
-  vestige list --like "card refused"  runs that say this somewhere
+  vestige list --failed --since 2d    failed runs of the last two days
+  vestige list 'is:failed tool:search cost>0.1'   runs that match a filter
+  vestige list --like "card refused"  runs that contain this text
+  vestige list --sort cost --limit 10 the most expensive runs
   vestige list --group conversation   the newest run of each conversation
-  vestige list --all                  also the runs of mere processes
-  vestige list --json | jq '.runs[0]' the same, for a program
+  vestige list --all                  include runs without recorded activity
+  vestige list --json | jq '.runs[0]' as JSON
 """,
-    exits="0 shown (also when there is nothing), 2 no such home, 3 unreadable store",
+    exits="0 ok, 2 no data directory, 3 store unreadable",
 )
 @click.argument("filter", nargs=-1)
-@click.option("--failed", is_flag=True, help="Only runs that ended badly.")
-@click.option("--since", type=DURATION, metavar="AGE", help="Only runs younger than this: 2h, 7d.")
+@click.option("--failed", is_flag=True, help="Only failed runs.")
+@click.option("--since", type=DURATION, metavar="AGE", help="Only the last 2h, 7d, ...")
 @click.option("--name", metavar="TEXT", help="Only runs whose name contains this.")
 @click.option("--conversation", metavar="ID", help="Only runs of this conversation.")
 @click.option(
     "--like",
     metavar="TEXT",
-    help="Only runs with this in a name, an attribute, a log line or a body.",
+    help="Only runs with this text in a name, attribute, log record or payload.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also the runs of mere processes.")
-@click.option("--cost", is_flag=True, help="Also what their model calls cost, in dollars.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include runs without any recorded activity."
+)
+@click.option("--cost", is_flag=True, help="Show cost (USD).")
 @click.option(
     "--group", type=click.Choice(["conversation"]), help="Only the newest run of each conversation."
 )
-@click.option("--after", metavar="RUN", help="Only runs that stand after this one in the list.")
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    help="Sort by a column, largest first (default: newest first).",
+)
+@click.option("--reverse", is_flag=True, help="Reverse the order.")
+@click.option("--after", metavar="RUN", help="Start after this run.")
 @click.option(
     "--limit",
     default=LIST_MAX,
     show_default=True,
     type=click.IntRange(1),
     metavar="N",
-    help="At most so many runs.",
+    help="Show at most N runs.",
 )
 @answer_options
 def list_runs(
@@ -58,24 +71,28 @@ def list_runs(
     everything: bool,
     cost: bool,
     group: str | None,
+    sort: str | None,
+    reverse: bool,
     after: str | None,
     limit: int,
     home: Home,
     as_json: bool,
     budget: int | None,
 ) -> None:
-    """List runs: what ran, when, how it ended, and what is wrong with it.
+    """List runs: outcome, duration, and the main finding of each.
 
-    The first column is a short id: give it to `vestige overview` or `vestige show`.
-    The last one is the finding that `vestige check` leads with. Small runs are examined by the
-    list itself; of a longer one it is a question mark until `vestige check` has looked.
+    The first column is a short id, for `vestige show` and other commands. The last column is the
+    first finding of `vestige check`; long runs show ? until checked.
 
-    FILTER is made of terms that must all hold: is:failed (ok, running, error, pinned, ...),
-    name: component: conversation: model: tool: type: check: and a text, has:finding, since:2d,
-    before:1h, and cost> tokens> duration> spans> errors> logs> (also < and =) and a number. A
-    dash before a term turns it round (behind `--`, if it is the first); anything else is text
-    that a run must hold somewhere.
+    FILTER consists of terms that must all match: is:failed (ok, running, error, pinned, ...),
+    name: component: conversation: model: tool: type: check: note: with a text, has:finding,
+    has:note, since:2d,
+    before:1h, and cost> tokens> duration> spans> errors> logs> (also < and =) with a number.
+    Prefix with - to exclude (after `--`, if it is the first term). Other words search the run's
+    text.
     """
+    if not as_json:
+        offer_import(home)
     with open_debugger(home) as (debugger, _):
         answer = debugger.list(
             " ".join(filter),
@@ -88,7 +105,10 @@ def list_runs(
             everything=everything,
             limit=limit,
             after=after,
-            cost=cost,
+            cost=cost or sort == "cost",
             examine=True,
+            sort=sort,
+            reverse=reverse,
+            totals=sys.stdout.isatty() and not as_json,
         )
     print_answer(answer, as_json, budget)

@@ -12,22 +12,24 @@ from vestige.cli.options import Examples, Home
     "outline",
     cls=Examples,
     examples="""
-  vestige outline r7                 its tree, equal siblings added up, the longest first
-  vestige outline r7 --json          all spans and log lines as columns, for a program
+  vestige outline r7                 its tree, identical siblings merged, longest first
+  vestige outline r7 --json          all spans and log records as columns, in JSON
 """,
-    exits="0 shown, 2 no such run or cursor, 3 unreadable store",
+    exits="0 ok, 2 run or cursor not found, 3 store unreadable",
 )
 @click.argument("id", required=False)
-@click.option("--after", metavar="CURSOR", help="Only what is new or changed: `next` of an answer.")
+@click.option(
+    "--after", metavar="CURSOR", help="Only changes since the `next` of an earlier answer."
+)
 @answer_options
 def outline(
     id: str | None, after: str | None, home: Home, as_json: bool, budget: int | None
 ) -> None:
-    """Show the shape of a run: where its time and tokens went, however many spans it has.
+    """Show the tree of a run with identical siblings merged: where time and tokens went.
 
-    With --json the whole run as columns, a few megabytes for a hundred thousand spans; the
-    answer's `next` gives later only what has changed.
+    With --json, the complete run as columns: a few megabytes for a hundred thousand spans. Pass
+    the `next` of that answer to --after to get only later changes.
     """
-    with open_debugger(home, id) as (debugger, wanted):
-        answer = debugger.outline(wanted, after=after)
+    with open_debugger(home, id) as (debugger, found_id):
+        answer = debugger.outline(found_id, after=after)
     print_answer(answer, as_json, budget)

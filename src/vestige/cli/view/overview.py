@@ -12,20 +12,21 @@ from vestige.cli.options import Examples, Home
     "overview",
     cls=Examples,
     examples="""
-  vestige overview                   the latest run in one look
-  vestige overview r7                outcome, shape, findings, what to ask next
-  vestige overview call_7            the run in which this tool call happened
+  vestige overview                   the latest run
+  vestige overview r7                outcome, structure, findings, next commands
+  vestige overview call_7            the run of this tool call
 """,
-    exits="0 shown, 2 no such run, 3 unreadable store",
+    exits="0 ok, 2 run not found, 3 store unreadable",
 )
 @click.argument("id", required=False)
+@click.option("--ids", is_flag=True, help="Show recorded span ids instead of short ones.")
 @answer_options
-def overview(id: str | None, home: Home, as_json: bool, budget: int | None) -> None:
-    """Show a run in one look: how it ended, its shape, what is wrong, what to ask next.
+def overview(id: str | None, ids: bool, home: Home, as_json: bool, budget: int | None) -> None:
+    """Summarize a run: outcome, structure, findings, next commands.
 
-    ID is anything that leads to a run: its id or the start of it, a short id, a span, a
-    conversation, a tool call, a pasted line, a path. Without ID, the latest.
+    ID is a run id or its first characters, a short id, the id of a span, conversation or tool
+    call, a pasted log line, or a path. Default: the latest run.
     """
-    with open_debugger(home, id) as (debugger, wanted):
-        answer = debugger.overview(wanted)
+    with open_debugger(home, id) as (debugger, found_id):
+        answer = debugger.overview(found_id, ids=ids)
     print_answer(answer, as_json, budget)

@@ -11,7 +11,7 @@ from vestige.cli.options import Examples, Home
 from vestige.limits import SHOW_LINES_MAX
 
 VIEWS: Final = {
-    "steps": ("errors", "type", "from", "to", "depth", "no-fold", "after", "limit"),
+    "steps": ("errors", "type", "from", "to", "depth", "no-fold", "after", "limit", "ids", "tree"),
     "overview": (),
     "transcript": ("after", "limit"),
     "outline": ("after",),
@@ -44,7 +44,7 @@ VIEWS: Final = {
     type=click.Choice(list(VIEWS)),
     default="steps",
     show_default=True,
-    help="What to show of the run.",
+    help="View of the run.",
 )
 @click.option("--follow", "-f", is_flag=True, help="Show steps as they happen, up to the end.")
 @click.option("--errors", is_flag=True, help="Only failed spans, with their parents.")
@@ -53,6 +53,8 @@ VIEWS: Final = {
 @click.option("--to", metavar="S", help="Stop at this second of the run, or at a span.")
 @click.option("--depth", type=click.IntRange(0), metavar="N", help="Maximum depth.")
 @click.option("--no-fold", is_flag=True, help="Do not collapse repeated lines.")
+@click.option("--ids", is_flag=True, help="Show full ids, too.")
+@click.option("--tree", is_flag=True, help="Show every span and log record on a terminal, too.")
 @click.option("--at", metavar="S", help="Files at this second of the run, or when a span started.")
 @click.option("--against", type=click.IntRange(0), metavar="N", help="Compare with snapshot N.")
 @click.option("--after", metavar="PLACE", help="Continue after a line number, cursor or span.")
@@ -76,7 +78,10 @@ def show(
     budget: int | None,
     **options: Any,
 ) -> None:
-    """Show the steps of a run, one line per span or log record, oldest first.
+    """Show a run: its steps on a terminal, else one line per span or log record, oldest first.
+
+    A step is one model call and what it did. `--tree` shows the spans on a terminal, too, and so
+    does every option that selects spans. Attributes that all spans share are shown once.
 
     RUN is a run id or its first characters, a short id such as r7, any other id that leads to a
     run, a pasted log line, or a path: a data directory, a journal, a run of another tool. Default:
@@ -128,10 +133,15 @@ def _show_steps(
     no_fold: bool,
     at: None,
     against: None,
+    ids: bool,
+    tree: bool,
     **narrowing: Any,
 ) -> None:
     limit = narrowing.pop("limit")
     narrowed = errors or as_json or any(value is not None for value in narrowing.values())
     with open_debugger(home, run, glance=not narrowed) as (debugger, run_id):
-        answer = debugger.show(run_id, errors=errors, fold=not no_fold, limit=limit, **narrowing)
-    print_answer(answer, as_json, budget)
+        answer = debugger.show(
+            run_id, errors=errors, fold=not no_fold, limit=limit, ids=ids, tree=tree, **narrowing
+        )
+        # The arguments of tools are read for the lines that are shown.
+        print_answer(answer, as_json, budget)

@@ -12,16 +12,23 @@ from vestige.cli.options import Examples, Home
     "state",
     cls=Examples,
     examples="""
-  vestige state r7                   every snapshot, and what changed since the one before
+  vestige state r7                   all snapshots, each with its changes
   vestige state 'r7#3'               one snapshot: its slices and their items
-  vestige state 'r7#3' --than 1      how it differs from snapshot 1
+  vestige state 'r7#3' --against 1   changes since snapshot 1
   vestige state x.wink               the snapshots of a bundle
 """,
-    exits="0 shown, 2 no such run or snapshot, 3 unreadable store",
+    exits="0 ok, 2 run or snapshot not found, 3 store unreadable",
 )
 @click.argument("id", required=False)
-@click.option("--than", type=click.IntRange(0), metavar="N", help="Against snapshot N.")
-@click.option("--after", type=click.IntRange(0), metavar="N", help="Only those after snapshot N.")
+@click.option(
+    "--against",
+    "--than",
+    "than",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Compare with snapshot N.",
+)
+@click.option("--after", type=click.IntRange(0), metavar="N", help="Start after snapshot N.")
 @answer_options
 def state(
     id: str | None,
@@ -31,7 +38,7 @@ def state(
     as_json: bool,
     budget: int | None,
 ) -> None:
-    """Show what a session or an agent held, snapshot by snapshot."""
-    with open_debugger(home, id) as (debugger, wanted):
-        answer = debugger.state(wanted, than=than, after=after)
+    """Show state snapshots."""
+    with open_debugger(home, id) as (debugger, found_id):
+        answer = debugger.state(found_id, than=than, after=after)
         print_answer(answer, as_json, budget)

@@ -13,32 +13,49 @@ from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
     "transcript",
     cls=Examples,
     examples="""
-  vestige transcript                 the latest run, read like a chat
-  vestige transcript r7              what was said, answered, called and given back
-  vestige transcript r7 --after r7.s40    on from after a span
-  vestige transcript r7 --json       the same, for a program
+  vestige transcript                 the latest run, like a chat
+  vestige transcript r7              its messages, tool calls and results
+  vestige transcript r7 --step 12 --full    one step, no text folded
+  vestige transcript r7 --agent search      the steps of one agent
+  vestige transcript r7 --budget 12000      a long page
+  vestige transcript r7 --json       as JSON
 """,
-    exits="0 shown, 2 no such run or place in it, 3 unreadable store",
+    exits="0 ok, 2 run or position not found, 3 store unreadable",
 )
 @click.argument("id", required=False)
-@click.option("--after", metavar="PLACE", help="Go on here: a cursor of an answer, or a span.")
+@click.option("--step", metavar="N[:M]", help="Only this step, or these steps.")
+@click.option("--agent", metavar="NAME", help="Only the steps of this agent.")
+@click.option("--full", is_flag=True, help="Fold no text.")
+@click.option("--ids", is_flag=True, help="Show recorded span ids instead of short ones.")
+@click.option("--after", metavar="PLACE", help="Continue from a cursor or span.")
 @click.option(
     "--limit",
     default=TRANSCRIPT_ITEMS,
     show_default=True,
     metavar="N",
     type=click.IntRange(1, TRANSCRIPT_ITEMS_MAX),
-    help="At most so many items.",
+    help="Show at most N items.",
 )
 @answer_options
 def transcript(
-    id: str | None, after: str | None, limit: int, home: Home, as_json: bool, budget: int | None
+    id: str | None,
+    step: str | None,
+    agent: str | None,
+    full: bool,
+    ids: bool,
+    after: str | None,
+    limit: int,
+    home: Home,
+    as_json: bool,
+    budget: int | None,
 ) -> None:
-    """Read a run like a chat: what was said to a model, its answers, its tools and what they gave.
+    """Show a run step by step: new messages, answers, actions and their results.
 
-    Of each request only what is new since the one before it. A tool call stands with its
-    result; what happened inside a tool or a sub-agent is indented below it.
+    A step is one model call. Every text is shown once: a history that is sent again is left
+    out, and a repeated passage is a reference to its step. Steps of a sub-agent are indented.
     """
-    with open_debugger(home, id) as (debugger, wanted):
-        answer = debugger.transcript(wanted, after=after, limit=limit)
+    with open_debugger(home, id) as (debugger, id_to_query):
+        answer = debugger.transcript(
+            id_to_query, after=after, limit=limit, step=step, agent=agent, full=full, ids=ids
+        )
     print_answer(answer, as_json, budget)

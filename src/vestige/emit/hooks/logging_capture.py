@@ -15,7 +15,7 @@ from typing import Any
 
 from vestige.emit import context
 from vestige.emit.exceptions import error_attributes
-from vestige.emit.hooks.print_suppression import suppress_prints
+from vestige.emit.hooks.logging_hook import subscribe
 from vestige.record.coercion import safe_str
 
 RECENT_MAX = 5_000
@@ -47,7 +47,7 @@ def record_line(record: logging.LogRecord, recorder: context.LoggerSource | None
     try:
         # Not cached: the process's recorder may be closed and created again.
         logger = (recorder or context.default()).logger(record.name)
-        logger.say(_level(record.levelno), _message(record), _attributes(record))
+        logger.say(_level(record.levelno), format_message(record), _attributes(record))
     except Exception:  # noqa: BLE001  # its arguments run the program's code
         pass
 
@@ -86,34 +86,51 @@ def _key(record: logging.LogRecord) -> object:
 
 _recent = _RecentLines()
 
-CallHandlers = Callable[[logging.Logger, logging.LogRecord], None]
 
+def record_all_lines(
+    recorder: context.LoggerSource | None = None, all_levels: bool = True
+) -> Callable[[], None]:
+    """Record each line before its handlers run. Return a function that stops this.
 
-def record_before_handlers(
-    recorder: context.LoggerSource | None = None,
-) -> Callable[[CallHandlers], CallHandlers]:
-    """Return a wrapper of `Logger.callHandlers` that records each line before its handlers run."""
+    Without `all_levels`, debug and info lines that the levels of all handlers drop are left out.
+    """
 
-    def wrap(call_handlers: CallHandlers) -> CallHandlers:
-        def record_and_call(logger: logging.Logger, record: logging.LogRecord) -> None:
+    def receive(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if all_levels or not _is_dropped(logger, record):
             record_line(record, recorder)
             _recent.add(record)
-            with suppress_prints():
-                call_handlers(logger, record)
 
-        return record_and_call
-
-    return wrap
+    return subscribe(receive, suppresses_prints=True)
 
 
-def suppress_handler_prints(call_handlers: CallHandlers) -> CallHandlers:
-    """Wrap `Logger.callHandlers` so that the output of its handlers is not recorded."""
+def _is_dropped(logger: logging.Logger, record: logging.LogRecord) -> bool:
+    """Return whether this is a debug or info line that the levels of all its handlers drop.
 
-    def call_suppressed(logger: logging.Logger, record: logging.LogRecord) -> None:
-        with suppress_prints():
-            call_handlers(logger, record)
+    Frameworks set their loggers to DEBUG, and the level on the handler. Without any handler, the
+    line is recorded: its logger's level was set for it. Filters of handlers are not called, because
+    they may count or change what they see.
+    """
+    try:
+        level, found = record.levelno, False
+        if level >= logging.WARNING:
+            return False  # Evidence of a failure, printed or not.
+        at: logging.Logger | None = logger
+        while at is not None:
+            for handler in at.handlers:
+                if isinstance(handler, logging.NullHandler):
+                    continue  # Libraries add it so that nothing is printed.
+                if handler.level <= level:
+                    return False
+                found = True
+            at = at.parent if at.propagate else None
+    except Exception:  # noqa: BLE001  # a logger of the program's own kind
+        return False
+    return found
 
-    return call_suppressed
+
+def suppress_handler_prints() -> Callable[[], None]:
+    """Do not record what log handlers print. Return a function that stops this."""
+    return subscribe(lambda _logger, _record: None, suppresses_prints=True)
 
 
 def _level(number: object) -> str:
@@ -126,7 +143,8 @@ def _level(number: object) -> str:
     return "info" if number >= logging.INFO else "debug"
 
 
-def _message(record: logging.LogRecord) -> str:
+def format_message(record: logging.LogRecord) -> str:
+    """Return the text of a record, also if its arguments do not fit."""
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001  # the number of arguments is wrong: show them as they are

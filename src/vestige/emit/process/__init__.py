@@ -1,1 +1,1 @@
-"""What a process reports about itself: start, stalls, stacks, crashes."""
+"""Records of a process about itself: start, stalls, stacks, crashes."""

@@ -188,9 +188,9 @@ class CrashHooks:
             pass  # The file cannot be opened: no stacks are recorded.
 
     def check(self) -> None:
-        """Open the file again if the program has closed its descriptor."""
+        """Open the file again if the program has closed its descriptor, or the file is deleted."""
         file = self._fault_file
-        if file is None or file.is_ours():
+        if file is None or (file.is_ours() and system.fstat(file.fd).st_nlink > 0):
             return
         file.close()
         self._fault_file = None

@@ -16,8 +16,8 @@ from vestige.emit import context
 from vestige.emit.emitter import Emitter
 from vestige.emit.logger import Logger
 from vestige.emit.span import Span
-from vestige.limits import OPEN_SPANS_NAMED_MAX, STANDING_RUNS_MAX
-from vestige.record.types import OWN_COMPONENT, Status
+from vestige.limits import OPEN_SPANS_NAMED_MAX, SNAPSHOT_RUNS_MAX
+from vestige.record.types import OWN_COMPONENT, VERSION, Attributes, Log, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 class JournalStats(Protocol):
     """The counters of a journal."""
 
-    dropped: int
     written_bytes: int
 
-    def take_losses(self) -> Counter[str]: ...
+    @property
+    def dropped(self) -> int: ...
 
-    def return_losses(self, reason: str, count: int) -> None: ...
+    def take_losses(self) -> Counter[Any]:
+        """Return the losses since the last call: (reason, run id or "") and their count."""
+        ...
 
 
 class SelfReporter:
@@ -54,6 +56,8 @@ class SelfReporter:
         self._silence_s = 0.0
         self._reported_faults = 0
         self._died = False
+        self.files_reopened = 0
+        """How often files were opened again that the program had closed, until it is reported."""
         self.death: BaseException | None = None
         """The uncaught exception that ends this process."""
 
@@ -66,13 +70,14 @@ class SelfReporter:
         """Record losses and misuse since the last report, before this process dies."""
         if not self._emitters:
             return
+        for (reason, run_id), count in self._journal.take_losses().items():
+            self._report_gap(run_id, f"{reason} ({count})", {"gap": reason, "count": count})
         log = self._logger()
-        for reason, count in self._journal.take_losses().items():
-            dropped = self._journal.dropped
-            # `_record` ignores the program's log level: losses are always reported.
-            log._record("warn", f"{reason} ({count})", {"gap": reason, "count": count})
-            if self._journal.dropped > dropped:  # The report itself was dropped.
-                self._journal.return_losses(reason, count)
+        if self.files_reopened:
+            # A collector that passed meanwhile took this process for dead. This record corrects it.
+            count, self.files_reopened = self.files_reopened, 0
+            message = "the program closed the recorder's files; recording continues in new ones"
+            log._record("info", message, {"files_reopened": count})
         faults: dict[str, int] = {}
         for emitter in list(self._emitters):
             # `dict()` copies atomically while other threads count. `list(items())` allocates
@@ -83,6 +88,35 @@ class SelfReporter:
         if total > self._reported_faults:
             self._reported_faults = total
             log._record("warn", "misuse or failure was counted", faults)
+
+    def _report_gap(self, run_id: str, message: str, attributes: Attributes) -> None:
+        """Record a loss on the run that lost records, whatever log level the program has set."""
+        emitter = self._emitters[0]
+        is_known = run_id not in ("", emitter.process_run_id)
+        emitter.send(
+            Log(
+                VERSION,
+                emitter.writer,
+                next(emitter.seq),
+                emitter.now_ns(),
+                run_id if is_known else emitter.process_run_id,
+                OWN_COMPONENT,
+                "warn",
+                message,
+                None if is_known else emitter.process_span_id,
+                attributes,
+            )
+        )
+
+    def report_deleted_journal(self) -> None:
+        """Record on each open run that records of it are missing.
+
+        Their number is known to the reader alone: a collector may have imported some of them.
+        """
+        spans = [span for emitter in self._emitters for span in list(emitter.open_spans.values())]
+        for run_id in list(dict.fromkeys(span.run_id for span in spans)):
+            message = "the journal was deleted; earlier records may be missing"
+            self._report_gap(run_id, message, {"gap": "the journal was deleted"})
 
     # --- stacks -----------------------------------------------------------------------------
 
@@ -135,7 +169,7 @@ class SelfReporter:
         process = self._process_span()
         if process is not None and len(found) > 1:
             found.pop(process.run_id, None)
-        return [*found.values()][-STANDING_RUNS_MAX:] or [None]
+        return [*found.values()][-SNAPSHOT_RUNS_MAX:] or [None]
 
     # --- the end ----------------------------------------------------------------------------
 

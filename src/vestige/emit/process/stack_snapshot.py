@@ -18,7 +18,7 @@ from itertools import groupby
 from types import FrameType
 from typing import Any, NamedTuple
 
-from vestige.limits import STANDING_FRAMES_MAX, STANDING_STACKS_MAX
+from vestige.limits import SNAPSHOT_FRAMES_MAX, SNAPSHOT_STACKS_MAX
 
 _OURS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")) + os.sep
 """The package `vestige`."""
@@ -101,7 +101,7 @@ def _is_flush_thread(frame: FrameType) -> bool:
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    for _ in range(STANDING_FRAMES_MAX):
+    for _ in range(SNAPSHOT_FRAMES_MAX):
         if frame is None:
             return
         yield frame
@@ -135,7 +135,7 @@ def _tasks_in(frames: Iterable[FrameType]) -> list[Any]:
             tasks = sorted(
                 asyncio.all_tasks(loop), key=lambda task: (len(task.get_name()), task.get_name())
             )
-            return tasks[:STANDING_STACKS_MAX]
+            return tasks[:SNAPSHOT_STACKS_MAX]
     return []
 
 
@@ -143,7 +143,7 @@ def _awaits(task: Any) -> list[FrameType]:
     """Return the frames of a task, innermost first, following what each awaits."""
     frames: list[FrameType] = []
     awaited = task.get_coro()
-    while awaited is not None and len(frames) < STANDING_FRAMES_MAX:
+    while awaited is not None and len(frames) < SNAPSHOT_FRAMES_MAX:
         for kind, inner in (("cr", "await"), ("gi", "yieldfrom"), ("ag", "await")):
             frame = getattr(awaited, f"{kind}_frame", None)
             if frame is not None:
@@ -159,11 +159,11 @@ def _awaits(task: Any) -> list[FrameType]:
 
 
 def _render(kind: str, stacks: Stacks) -> Iterator[str]:
-    for stack, names in list(stacks.items())[:STANDING_STACKS_MAX]:
+    for stack, names in list(stacks.items())[:SNAPSHOT_STACKS_MAX]:
         yield f"{_heading(kind, names)} (most recent call last):"
         for frame, repeated in groupby(stack):
             yield from _render_frame(frame, sum(1 for _ in repeated) - 1)
-    left = len(stacks) - STANDING_STACKS_MAX
+    left = len(stacks) - SNAPSHOT_STACKS_MAX
     if left > 0:
         yield f"… {left} more"
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from vestige._runtime.clock import Clock
+from vestige._runtime.structs import msgspec
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,6 @@ Pipe protocol: a line of JSON (`_Header`) and `size_bytes` bytes; back, a line o
 from __future__ import annotations
 
 import queue
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -250,7 +249,7 @@ def _open_all(
     arrived: FairQueue[tuple[_Header, bytes]],
     ready: queue.SimpleQueue[tuple[_Header, Opened] | None],
 ) -> None:
-    redactor = Redactor(kept_in=home.scanners)
+    redactor = Redactor(cache_folder=home.scanners)
     while (item := arrived.get()) is not None:
         header, data = item
         delivery = Delivery(data, header.encoding, header.tenant, header.kind)
@@ -293,7 +292,7 @@ class _Writer:
                 self._receiver = Receiver(self._home)
             with self._receiver.transaction():
                 self._store_some(touched, done)
-        except (sqlite3.Error, OSError, StoreError) as error:
+        except (OSError, StoreError) as error:
             # The transaction is rolled back, and each of its senders sends again. If none was
             # touched, the store cannot be opened or locked, and all shipments fail.
             touched = touched or {each.number: each for each in self._storing}

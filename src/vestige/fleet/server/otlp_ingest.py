@@ -19,12 +19,13 @@ from typing import Final
 
 from vestige._runtime import clock
 from vestige.errors import ForeignRunError, ParcelError, UnreadableError
+from vestige.fleet.server.tenant_ids import rename_collisions
 from vestige.formats.otlp.constants import SYNTHETIC
 from vestige.formats.otlp.export_request import parse_export_request
 from vestige.record.redaction.bulk_redaction import masked
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import KnownRecord, Log, SpanOpen
-from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.store.protocol import Store
 
 KINDS: Final = {
     f"otlp-{signal}-{encoding}": (signal, encoding)
@@ -74,7 +75,7 @@ STEP_RUNS: Final = 200
 Runs = dict[str, list[KnownRecord]]
 
 
-def store_spans(store: SqliteStore, spans: Spans, tenant: str) -> IngestResult:
+def store_spans(store: Store, spans: Spans, tenant: str) -> IngestResult:
     """Store all runs of a request."""
     steps = store_in_steps(store, spans, tenant)
     while True:
@@ -85,13 +86,12 @@ def store_spans(store: SqliteStore, spans: Spans, tenant: str) -> IngestResult:
             return result
 
 
-def store_in_steps(
-    store: SqliteStore, spans: Spans, tenant: str
-) -> Generator[None, None, IngestResult]:
+def store_in_steps(store: Store, spans: Spans, tenant: str) -> Generator[None, None, IngestResult]:
     """Store some runs in each step. Between steps the caller may commit or store other requests."""
     records = new = 0
     rejected, message = spans.rejected, spans.message
-    for runs in _steps(spans.runs):
+    for sent in _steps(spans.runs):
+        runs = _under_own_ids(store, sent, tenant)
         accepted, refused = _split_refused(store, runs, spans.own)
         try:
             new += _store_runs(store, accepted, tenant)
@@ -116,9 +116,15 @@ def _steps(runs: Runs) -> Iterator[Runs]:
         yield dict(items[at : at + STEP_RUNS])
 
 
-def _split_refused(
-    store: SqliteStore, runs: Runs, own: dict[str, str]
-) -> tuple[Runs, dict[str, str]]:
+def _under_own_ids(store: Store, runs: Runs, tenant: str) -> Runs:
+    """Return the runs by the ids under which they are stored for this tenant."""
+    renamed = rename_collisions(
+        store, [record for records in runs.values() for record in records], tenant
+    )
+    return {renamed.runs.get(run_id, run_id): records for run_id, records in runs.items()}
+
+
+def _split_refused(store: Store, runs: Runs, own: dict[str, str]) -> tuple[Runs, dict[str, str]]:
     """Return the runs to store, and the reasons why others are refused."""
     refused = {
         run_id: f"run {run_id}: was recorded here and is not changed."
@@ -136,7 +142,7 @@ def _count(records: list[KnownRecord]) -> int:
     return sum(not span.attributes.get(SYNTHETIC) for span in spans) if spans else logs
 
 
-def _store_runs(store: SqliteStore, runs: Runs, tenant: str) -> int:
+def _store_runs(store: Store, runs: Runs, tenant: str) -> int:
     """Store runs. Raises ForeignRunError, and stores none, if one is another tenant's."""
     records = [record for run_records in runs.values() for record in run_records]
     with store.transaction():
@@ -148,6 +154,6 @@ def _store_runs(store: SqliteStore, runs: Runs, tenant: str) -> int:
     return new
 
 
-def _is_recorded(store: SqliteStore, run_id: str, writer: str) -> bool:
+def _is_recorded(store: Store, run_id: str, writer: str) -> bool:
     """Return whether the run is in the store and was not stored from this writer's trace."""
     return store.has_run(run_id) and not store.has_writer(writer)

@@ -27,11 +27,13 @@ from vestige.collector.crash_detection import stamp_dead
 from vestige.errors import ForeignRunError, ParcelError, VestigeError
 from vestige.fleet.compression import unpack
 from vestige.fleet.server.otlp_ingest import KINDS, Spans, open_spans, store_in_steps
+from vestige.fleet.server.tenant_ids import rename_collisions
 from vestige.fleet.shipment import Shipment, open_shipment
 from vestige.home import Home
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import AnyRecord, BodyInfo
-from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.store.open import open_store
+from vestige.store.protocol import Store
 
 JOURNAL = "journal"
 
@@ -72,14 +74,14 @@ class Receiver:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._redactor = Redactor(kept_in=home.scanners)
+        self._redactor = Redactor(cache_folder=home.scanners)
         self._shipment = Shipment()
         self._ended = 0
         self._store = self._open_store()
 
-    def _open_store(self) -> SqliteStore:
+    def _open_store(self) -> Store:
         self._home.make()
-        return SqliteStore.open(self._home.store, read_spill=self._read_spill, synced=True)
+        return open_store(self._home.store, read_spill=self._read_spill, synced=True)
 
     def __enter__(self) -> Self:
         return self
@@ -123,6 +125,10 @@ class Receiver:
             return Receipt(result.records, result.new, result.rejected, 0, result.message)
         yield
         self._shipment = opened
+        renamed = rename_collisions(
+            self._store, opened.records, tenant, [end.writer for end in opened.ends]
+        )
+        opened.rename_writers(renamed.writers)
         try:
             new, ended = self._store.append_remote(
                 _in_order(opened.records), [(end.writer, end.fault) for end in opened.ends], tenant

@@ -1,8 +1,9 @@
-"""Where AgentDbg keeps runs, and how its files are opened: bounded, and never outside.
+"""Find AgentDbg runs, and open their files: bounded, and never outside the folder.
 
     data directory    ~/.agentdbg/            runs/ in it
     runs folder       runs/                   run directories in it
-    run directory     runs/<run id>/          run.json, events.jsonl (v0.1); meta.json, spans.jsonl (v0.2)
+    run directory     runs/<run id>/          run.json, events.jsonl (v0.1)
+                                              meta.json, spans.jsonl (v0.2)
     export            one JSON file           {"spec_version", "run", "events"}
 
 A name that a file claims is never used as a path. A run directory that is a link, and a link in
@@ -12,22 +13,20 @@ place of one of its files, is refused: it may lead anywhere.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from vestige.errors import UnreadableError
-from vestige.formats.agentdbg.event_schema import EVENTS_FILE, RUN_FILE
+from vestige.formats.agentdbg.file_structs import EVENTS_FILE, RUN_FILE
+from vestige.formats.line_reader import open_file
 from vestige.formats.protocol import is_uuid4
-from vestige.limits import EVENT_LINE_MAX, FOREIGN_FILE_MAX, FOREIGN_RUNS_MAX
+from vestige.limits import FOREIGN_FILE_MAX, FOREIGN_RUNS_MAX
 
 META_FILE = "meta.json"
 SPANS_FILE = "spans.jsonl"
 RUNS_FOLDER = "runs"
 
 _PEEK = 64 * 1024
-_CHUNK = 1024 * 1024
 _SAMPLES, _SAMPLE_BYTES = 16, 64 * 1024
 
 
@@ -72,7 +71,7 @@ def is_v2(path: Path) -> bool:
 
 
 def is_export(path: Path) -> bool:
-    """One JSON document that begins as `agentdbg export` begins it."""
+    """Check for a JSON document that begins like those of `agentdbg export`."""
     if not path.is_file():
         return False
     with open_file(path) as file:
@@ -107,19 +106,6 @@ def run_directories(folder: Path) -> Iterator[Path]:
             yield folder / name
 
 
-def open_file(path: Path) -> BinaryIO:
-    """A regular file, for reading; no link is followed, and no pipe is waited for."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        why = "a link, which is not followed" if path.is_symlink() else error.strerror
-        raise UnreadableError(f"{path}: cannot be read ({why}).") from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise UnreadableError(f"{path}: not a regular file.")
-    return os.fdopen(fd, "rb")
-
-
 def read_whole(path: Path) -> bytes:
     """A file that is read at once, if it is not too large for that."""
     with open_file(path) as file:
@@ -143,55 +129,3 @@ def estimate_lines(path: Path, known: int) -> int:
             looked_at += len(sample)
             lines += sample.count(b"\n")
     return max(known, size * lines // max(1, looked_at))
-
-
-class TooLong:
-    """In place of a line that is longer than is read."""
-
-    __slots__ = ("size_bytes",)
-
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
-
-
-class Lines:
-    """The lines of a file with their numbers from 1; what is behind the last newline is `torn`."""
-
-    def __init__(self, file: BinaryIO, length_max: int = EVENT_LINE_MAX) -> None:
-        self._file = file
-        self._length_max = length_max
-        self.torn = b""
-        """Complete when the lines are. Its first bytes only, if it is long."""
-
-    def __iter__(self) -> Iterator[tuple[int, bytes | TooLong]]:
-        number = 0
-        rest = b""
-        while chunk := self._file.read(_CHUNK):
-            lines = (rest + chunk).split(b"\n") if b"\n" in chunk else None
-            if lines is None:
-                rest += chunk
-                if len(rest) > self._length_max:
-                    number += 1
-                    size, behind = self._skip(len(rest))
-                    if behind is None:
-                        self.torn = rest[:_PEEK]
-                        return
-                    yield number, TooLong(size)
-                    rest = b""
-                    lines = behind.split(b"\n")
-                else:
-                    continue
-            rest = lines.pop()
-            for line in lines:
-                number += 1
-                yield number, line if len(line) <= self._length_max else TooLong(len(line))
-        self.torn = rest[:_PEEK]
-
-    def _skip(self, size: int) -> tuple[int, bytes | None]:
-        """Past the end of a line that is too long; None: the file ends within it."""
-        while chunk := self._file.read(_CHUNK):
-            end = chunk.find(b"\n")
-            if end >= 0:
-                return size + end, chunk[end + 1 :]
-            size += len(chunk)
-        return size, None

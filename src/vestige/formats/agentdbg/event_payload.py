@@ -1,7 +1,7 @@
-"""What an event says: its payload, and its `meta`, from a span's attributes and bodies.
+"""Build an event's payload and `meta` from a span's attributes and bodies.
 
-    told = Telling(run_id)
-    told.tool(opened, closed, attributes)      # the payload of a TOOL_CALL
+    payloads = EventPayloads(run_id)
+    payloads.tool(opened, closed, attributes)      # the payload of a TOOL_CALL
 
 Every text goes through the shaper, which masks and cuts as the settings say. Attributes that the
 format has a field for are in the payload; the others are in `meta`, under our own key.
@@ -34,8 +34,8 @@ from vestige.formats.agentdbg.constants import (
     START_TS,
     span_event_id,
 )
-from vestige.formats.agentdbg.event_schema import META_KEY
 from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.file_structs import META_KEY
 from vestige.record.coercion import text_of_bytes
 from vestige.record.types import Attributes, Log, SpanClose, SpanOpen
 
@@ -78,7 +78,7 @@ ReadSpilled = Callable[[SpanOpen | SpanClose | Log], bytes | None]
 """The bytes of a body that is not in its record."""
 
 
-class Telling:
+class EventPayloads:
     """Payloads and `meta` of the events of one run."""
 
     def __init__(
@@ -90,13 +90,13 @@ class Telling:
         self._read_spilled = read_spilled
 
     def run_start(self, record: SpanOpen, process: Mapping[str, Any]) -> dict[str, Any]:
-        told = {**process, **record.attributes}
+        attributes = {**process, **record.attributes}
         return {
             "run_name": self.string(record.name),
-            "python_version": self.string(told.get("python")),
-            "platform": self.string(told.get("platform")),
-            "cwd": self.string(told.get("cwd")),
-            "argv": self._argv(told.get("argv")),
+            "python_version": self.string(attributes.get("python")),
+            "platform": self.string(attributes.get("platform")),
+            "cwd": self.string(attributes.get("cwd")),
+            "argv": self._argv(attributes.get("argv")),
         }
 
     def llm(self, opened: SpanOpen, record: SpanClose, attributes: Attributes) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Telling:
             ],
         }
 
-    def error(self, attributes: Attributes, status: str, said: str = "") -> dict[str, Any]:
+    def error(self, attributes: Attributes, status: str, default: str = "") -> dict[str, Any]:
         get = attributes.get
         kind = get("error.type")
         details = get(DETAILS)
@@ -155,7 +155,7 @@ class Telling:
         }
         return {
             "error_type": _class_name(kind) if kind else _FAILED.get(status, "Error"),
-            "message": self.string(said or status if message is None else message),
+            "message": self.string(default or status if message is None else message),
             "stack": self.string(stack) if isinstance(stack, str) else None,
             "details": self._shaper.value(_json(details)),
             **guardrail,

@@ -1,6 +1,6 @@
 """A body or attribute as the value that an event carries: AgentDbg's markers, bounded strings.
 
-Records come here redacted. What stands masked in them becomes `__REDACTED__`, and only then are
+Records come here redacted. Masked values in them become `__REDACTED__`, and only then are
 long strings cut: a cut never leaves half a secret. Most bodies are short JSON without a mask:
 these are put into the event as they are.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from vestige.formats.agentdbg.event_schema import REDACTED, TRUNCATED
+from vestige.formats.agentdbg.file_structs import REDACTED, TRUNCATED
 from vestige.record.redaction.masking import MARK, unused_key
 
 MAX_FIELD_BYTES = 20_000

@@ -4,9 +4,9 @@
     for record in records:                 # SpanOpen, SpanUpdate, SpanClose, Log of one run
         for event in mapper.take(record):
             file.write(render_event(event))
-    mapper.run_file()                      # run.json as it stands now
+    mapper.run_file()                      # run.json as of now
 
-    span run                  RUN_START when it opens; when it closes RUN_END, after an ERROR if it failed
+    span run                  RUN_START when it opens; RUN_END when it closes, and ERROR before
     span llm, tool            LLM_CALL, TOOL_CALL when it closes; a failure is in its payload
     span state, snapshot      STATE_UPDATE when it closes
     any other span            nothing, but an ERROR if it failed with an exception
@@ -17,8 +17,8 @@ An exception that leaves several spans is one ERROR, in the innermost. `parent_i
 span around that has an event: its own id derives from the span's, so it is known before that
 event is written. Pure, and the same for a live run and for an exported one.
 
-Elsewhere: what an event says in formats/agentdbg/event_payload.py; how long texts and masks are shown in formats/agentdbg/field_limits.py; the
-way back in formats/agentdbg/to_records.py.
+Elsewhere: what an event says in formats/agentdbg/event_payload.py; how long texts and masks are
+shown in formats/agentdbg/field_limits.py; the way back in formats/agentdbg/to_records.py.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ from vestige.formats.agentdbg.event_payload import (
     PLAIN_STATUS,
     RUN_KNOWN,
     TOOL_KNOWN,
+    EventPayloads,
     ReadSpilled,
-    Telling,
     status_of,
 )
-from vestige.formats.agentdbg.event_schema import (
+from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.file_structs import (
     META_KEY,
     SPEC_VERSION,
     Event,
@@ -60,7 +61,6 @@ from vestige.formats.agentdbg.event_schema import (
     parse_timestamp,
     timestamp,
 )
-from vestige.formats.agentdbg.field_limits import Shaper
 from vestige.formats.protocol import derived_span_id, derived_uuid, is_uuid4, uuid_hash
 from vestige.record.types import (
     Attributes,
@@ -115,7 +115,7 @@ class Mapper:
         self.counts = no_counts()
         self.events = 0
         self._process = process or {}
-        self._told = Telling(run_id, shaper, read_spilled)
+        self._payloads = EventPayloads(run_id, shaper, read_spilled)
         self._open: dict[str, _Open] = {}
         self._root: SpanOpen | None = None
         self._root_event: str | None = None
@@ -124,7 +124,7 @@ class Mapper:
         self._last_ns: int | None = None
         self._times: Any = None
         """Of an imported run: what its own run.json gave."""
-        self._said: dict[tuple[str, str], int] = {}
+        self._event_counts: dict[tuple[str, str], int] = {}
         self._used: set[str] = set()
 
     # --- what comes in ---------------------------------------------------------------------------
@@ -158,13 +158,13 @@ class Mapper:
         return [self._call(event_type, event_id, around, opened, closed, attributes)]
 
     def run_file(self) -> RunFile:
-        """run.json as it stands after what was taken."""
+        """Return run.json after the records so far."""
         ended = self._end
         started_ns = self._started_ns or 0
         run = RunFile(
             SPEC_VERSION,
             self.run_id,
-            self._told.string(self._root.name) if self._root is not None else None,
+            self._payloads.string(self._root.name) if self._root is not None else None,
             timestamp(started_ns),
             None if ended is None else timestamp(ended[1]),
             None if ended is None else ended[0].duration_ns // 1_000_000,
@@ -216,8 +216,8 @@ class Mapper:
             record.time_ns if start_ns is None else start_ns,
             None,
             record.name,
-            self._told.run_start(record, self._process),
-            self._told.meta(record, record.attributes, RUN_KNOWN),
+            self._payloads.run_start(record, self._process),
+            self._payloads.meta(record, record.attributes, RUN_KNOWN),
             record.attributes,
         )
 
@@ -248,14 +248,14 @@ class Mapper:
         closed: SpanClose,
         attributes: Attributes,
     ) -> Event:
-        told = self._told
+        payloads = self._payloads
         if event_type == "LLM_CALL":
-            payload, known = told.llm(opened, closed, attributes), LLM_KNOWN
+            payload, known = payloads.llm(opened, closed, attributes), LLM_KNOWN
         elif event_type == "TOOL_CALL":
-            payload, known = told.tool(opened, closed, attributes), TOOL_KNOWN
+            payload, known = payloads.tool(opened, closed, attributes), TOOL_KNOWN
         else:
-            payload, known = told.state(opened, closed, attributes), OWN_KNOWN
-        meta = told.meta(opened, attributes, known, closed.status)
+            payload, known = payloads.state(opened, closed, attributes), OWN_KNOWN
+        meta = payloads.meta(opened, attributes, known, closed.status)
         duration = None if attributes.get(INSTANT) is True else closed.duration_ns // 1_000_000
         return self._event(
             event_type,
@@ -304,9 +304,9 @@ class Mapper:
         return events
 
     def _step_ended(self, span: _Open, record: SpanClose) -> Sequence[Event]:
-        """A span that has no event of its own: only a failure is told."""
-        told = record.status == "ok" or "error.type" not in span.attributes
-        if told or self._is_reported(span):
+        """A span without an event of its own: only a failure is reported."""
+        is_clean = record.status == "ok" or "error.type" not in span.attributes
+        if is_clean or self._is_reported(span):
             self._pass_on(span)
             return _NO_EVENTS
         self._report(span)
@@ -315,16 +315,16 @@ class Mapper:
 
     def _failure(self, span: _Open, record: SpanClose, around: str | None) -> Event:
         attributes = span.attributes
-        error = self._told.error(attributes, record.status)
+        error = self._payloads.error(attributes, record.status)
         event_id = self._nth_id("ERROR", record.span_id)
         known = FAILED_RUN_KNOWN if span.event_type == "RUN_START" else OWN_KNOWN
-        meta = self._told.meta(span.opened, attributes, known, record.status)
+        meta = self._payloads.meta(span.opened, attributes, known, record.status)
         name = str(error["error_type"])
         return self._event(
             "ERROR", event_id, around, record.time_ns, None, name, error, meta, attributes
         )
 
-    # --- errors are told once ----------------------------------------------------------------------
+    # --- errors are reported once ----------------------------------------------------------------
 
     def _report(self, span: _Open) -> None:
         if span.reported is None:
@@ -335,7 +335,7 @@ class Mapper:
         return span.reported is not None and _error_key(span.attributes) in span.reported
 
     def _pass_on(self, span: _Open) -> None:
-        """What was told inside a span need not be told again when it leaves the one around."""
+        """An error reported inside a span is not reported again by the span around it."""
         if span.reported and span.opened.parent_id is not None:
             parent = self._open.get(span.opened.parent_id)
             if parent is not None:
@@ -350,11 +350,11 @@ class Mapper:
         span = self._open.get(record.span_id) if record.span_id is not None else None
         if LOOP_PATTERN in attributes:
             event_type: EventType = "LOOP_WARNING"
-            payload = self._told.loop(attributes)
+            payload = self._payloads.loop(attributes)
             name = str(payload["pattern"])
         elif "error.type" in attributes:
             event_type = "ERROR"
-            payload = self._told.error(attributes, "error", record.message)
+            payload = self._payloads.error(attributes, "error", record.message)
             name = str(payload["error_type"])
             if span is not None:
                 if span.reported is None:
@@ -363,7 +363,7 @@ class Mapper:
         else:
             return _NO_EVENTS
         around = span.event_id or None if span is not None else self._root_event
-        meta = self._told.meta(record, attributes, OWN_KNOWN)
+        meta = self._payloads.meta(record, attributes, OWN_KNOWN)
         event_id = self._log_event_id(record, event_type)
         return [
             self._event(
@@ -378,7 +378,7 @@ class Mapper:
             return known
         return self._nth_id(event_type, record.span_id or "")
 
-    # --- parts -------------------------------------------------------------------------------------
+    # --- parts -----------------------------------------------------------------------------------
 
     def _event(
         self,
@@ -393,7 +393,7 @@ class Mapper:
         attributes: Attributes,
     ) -> Event:
         if PAYLOAD in attributes:
-            payload = payload | self._told.more(attributes)
+            payload = payload | self._payloads.more(attributes)
         self.counts.add(event_type)
         self.events += 1
         self._last_ns = time_ns
@@ -405,12 +405,12 @@ class Mapper:
             event_type,
             timestamp(time_ns),
             duration_ms,
-            self._told.string(name),
+            self._payloads.string(name),
             payload,
             meta,
         )
 
-    # --- ids ---------------------------------------------------------------------------------------
+    # --- ids -------------------------------------------------------------------------------------
 
     def _span_event_id(self, span_id: str, attributes: Attributes) -> str:
         """The id that an imported span came with, else one that derives from its own."""
@@ -424,8 +424,10 @@ class Mapper:
         return self._event_id(span_id)
 
     def _nth_id(self, event_type: str, span_id: str) -> str:
-        """Of an event that a span may have several of."""
-        number = self._said[event_type, span_id] = self._said.get((event_type, span_id), 0) + 1
+        """Return the id of an event of which a span may have several."""
+        number = self._event_counts[event_type, span_id] = (
+            self._event_counts.get((event_type, span_id), 0) + 1
+        )
         return derived_uuid(FORMAT, self.run_id, span_id, event_type, str(number))
 
 

@@ -1,8 +1,8 @@
-"""Does somebody still write to this run?
+"""Check whether a process still writes to this run.
 
 Ours: the live sink holds the lock of events.jsonl for as long as its process lives, so the lock
-tells. AgentDbg's own: it holds nothing and names no process; what is left is how long it has been
-silent. It writes an event when a call is over, and a slow call takes minutes (limits.py).
+shows it. AgentDbg's own: it holds nothing and names no process; what is left is how long it has
+been silent. It writes an event when a call is over, and a slow call takes minutes (limits.py).
 """
 
 from __future__ import annotations

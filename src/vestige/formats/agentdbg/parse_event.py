@@ -1,8 +1,7 @@
-"""One line of events.jsonl, leniently: its fields with what they hold, and what is wrong with it.
+"""Parse one line of events.jsonl leniently: its fields, and the problems found.
 
-Most are calls, which formats/agentdbg/fast_decode.py knows. The quick way for all others decodes the envelope and leaves each
-payload field as raw JSON: a prompt is kept byte for byte. A line with something odd in it (NaN, a number
-for a name) takes the slow way.
+The decoder leaves each payload field as raw JSON, so that a prompt is kept byte for byte. A line
+with something odd in it (NaN, a number for a name) is parsed leniently by Python's own decoder.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from vestige.formats.agentdbg.event_schema import clean_value
-from vestige.formats.agentdbg.fast_decode import Call, decode_call
-from vestige.record.coercion import clean_text, cut, safe_str
+from vestige.formats.agentdbg.file_structs import clean_value
+from vestige.record.coercion import clean_text, safe_str, truncate
 
 _NAME_MAX = 512
 _NULL = b"null"
+NULL = msgspec.Raw(_NULL)
 
 
 class Line(msgspec.Struct, gc=False):
@@ -35,9 +34,6 @@ class Line(msgspec.Struct, gc=False):
     spec_version: str | None = None
 
 
-Event = Line | Call
-
-
 class NotAnEventError(ValueError):
     """A line that holds no event; the reason is its message."""
 
@@ -48,12 +44,9 @@ _decode_text = msgspec.json.Decoder(str).decode
 BAD_JSON = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
 
 
-def parse_event(line: bytes) -> tuple[Event, str | None]:
+def parse_event(line: bytes) -> tuple[Line, str | None]:
     """The event of a line, and what had to be forgiven, if anything."""
     line, forgiven = as_utf8(line)
-    call = decode_call(line)
-    if call is not None:
-        return call, forgiven
     try:
         return _decode_line(line), forgiven
     except msgspec.ValidationError as error:
@@ -81,7 +74,7 @@ def parse_loosely(text: bytes) -> Any:
     except RecursionError:
         raise NotAnEventError("JSON nested too deeply") from None
     except (ValueError, UnicodeDecodeError) as error:
-        raise NotAnEventError(f"not JSON ({cut(safe_str(error), 200)})") from None
+        raise NotAnEventError(f"not JSON ({truncate(safe_str(error), 200)})") from None
 
 
 def event_of(value: Any) -> Line:
@@ -110,7 +103,8 @@ def event_of(value: Any) -> Line:
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """A value as the JSON text that AgentDbg would have written; lone surrogates are written out."""
+    """A value as the JSON text that AgentDbg would have written; lone surrogates are written
+    out."""
     try:
         try:
             return msgspec.Raw(json.dumps(value, ensure_ascii=False).encode())

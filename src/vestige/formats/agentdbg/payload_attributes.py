@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from vestige.formats.agentdbg.constants import DETAILS, JSON, PAYLOAD, PLAIN
-from vestige.formats.agentdbg.fast_decode import LlmPayload
 from vestige.formats.agentdbg.parse_event import (
     BAD_JSON,
     decode_value,
@@ -22,7 +21,7 @@ from vestige.formats.agentdbg.parse_event import (
     text_of,
 )
 from vestige.limits import ATTRIBUTE_VALUE_MAX, NAME_MAX
-from vestige.record.coercion import clean_text, cut, flat
+from vestige.record.coercion import clean_text, flat, truncate
 from vestige.record.types import Attributes
 
 INT_MAX = 2**63 - 1
@@ -56,27 +55,6 @@ def llm_attributes(payload: dict[str, msgspec.Raw], attributes: Attributes, name
             del attributes["total_tokens"]
 
 
-def exact_llm_attributes(payload: LlmPayload, attributes: Attributes, name: str) -> None:
-    """The same, of a call that is exactly as it should be."""
-    if payload.model is not None:
-        attributes["model"] = bounded(payload.model)
-    if payload.provider is not None:
-        attributes["provider"] = bounded(payload.provider)
-    if payload.stop_reason is not None:
-        attributes["finish_reason"] = bounded(payload.stop_reason)
-    if payload.model is None:
-        attributes["model"] = bounded_name(name)
-    if payload.temperature is not None:
-        attributes["temperature"] = flat(payload.temperature)  # an integer of any length
-    usage = payload.usage
-    if usage is not None:
-        read, written = usage.prompt_tokens, usage.completion_tokens
-        attributes["input_tokens"] = read
-        attributes["output_tokens"] = written
-        if usage.total_tokens != read + written:
-            attributes["total_tokens"] = usage.total_tokens
-
-
 _WORDS = (("model", "model"), ("provider", "provider"), ("stop_reason", "finish_reason"))
 _USAGE = (
     ("prompt_tokens", "input_tokens"),
@@ -107,7 +85,7 @@ def _known_word(data: bytes) -> str | None:
 
 @lru_cache(4096)
 def _known_value(data: bytes) -> Any:
-    """Decoded once: whoever gets it only reads it."""
+    """Decoded once: callers only read it."""
     return take_value(msgspec.Raw(data))
 
 
@@ -197,8 +175,8 @@ def text_of_json(value: Any) -> str:
 
 
 def bounded(text: str) -> str:
-    return text if len(text) <= ATTRIBUTE_VALUE_MAX else cut(text, ATTRIBUTE_VALUE_MAX)
+    return text if len(text) <= ATTRIBUTE_VALUE_MAX else truncate(text, ATTRIBUTE_VALUE_MAX)
 
 
 def bounded_name(text: str) -> str:
-    return text if len(text) <= NAME_MAX else cut(text, NAME_MAX)
+    return text if len(text) <= NAME_MAX else truncate(text, NAME_MAX)

@@ -1,4 +1,4 @@
-"""What the payload of each event type holds, by the format's text."""
+"""Rules for the payload of each event type, from the format's text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
-from vestige.formats.agentdbg.event_schema import REDACTED, parse_timestamp
+from vestige.formats.agentdbg.file_structs import REDACTED, parse_timestamp
 from vestige.formats.protocol import is_uuid4
 from vestige.record.redaction.masking import MARK, is_secret_key
 
@@ -115,7 +115,7 @@ _SUMMARY = ("llm_calls", "tool_calls", "errors", "duration_ms")
 
 
 def check_payload(kind: str, payload: dict[str, Any]) -> Iterator[Found]:
-    """What is wrong with a payload. Fields that the text does not name may be added to it."""
+    """Yield what is wrong with a payload. Additional fields are allowed."""
     for key, (holds, expected) in _RULES.get(kind, {}).items():
         if key not in payload:
             yield f"/{key}", "payload-missing", f"missing (expected {expected}).", False
@@ -138,7 +138,7 @@ def check_payload(kind: str, payload: dict[str, Any]) -> Iterator[Found]:
 def _call(payload: dict[str, Any]) -> Iterator[Found]:
     error = payload.get("error")
     if payload.get("status") == "error" and error is None:
-        yield "/error", "error-missing", "the call failed, but there is no error.", False
+        yield "/error", "error-missing", "the call failed, but has no error.", False
     if is_object(error):
         for key in ("error_type", "message"):
             if not is_text(error.get(key)):

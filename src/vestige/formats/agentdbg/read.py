@@ -1,7 +1,7 @@
 """Read one AgentDbg run, however it is kept: a directory of either layout, or an export.
 
 What is wrong on the way is a problem, not an error: a torn last line, a line that is too long, no
-run.json. An error is only that there is no run at all.
+run.json. Only a missing run is an error.
 """
 
 from __future__ import annotations
@@ -20,25 +20,20 @@ from vestige.formats.agentdbg.constants import FORMAT
 from vestige.formats.agentdbg.detect import (
     META_FILE,
     SPANS_FILE,
-    Lines,
-    TooLong,
     estimate_lines,
     is_linked_run,
     is_run,
     is_v2,
-    open_file,
     read_whole,
 )
-from vestige.formats.agentdbg.event_schema import (
+from vestige.formats.agentdbg.file_structs import (
     EVENTS_FILE,
     RUN_FILE,
     SIDECAR_FILE,
     parse_timestamp,
 )
-from vestige.formats.agentdbg.fast_decode import decode_call
 from vestige.formats.agentdbg.liveness import is_dead
 from vestige.formats.agentdbg.parse_event import (
-    Event,
     Line,
     NotAnEventError,
     as_utf8,
@@ -49,6 +44,7 @@ from vestige.formats.agentdbg.parse_event import (
 from vestige.formats.agentdbg.read_v02 import events_of
 from vestige.formats.agentdbg.sidecar import find_sidecar, read_sidecar
 from vestige.formats.agentdbg.to_records import EventReader, RunFacts
+from vestige.formats.line_reader import LineReader, TooLong, open_file
 from vestige.formats.protocol import (
     TIME_MAX_NS,
     Problem,
@@ -57,7 +53,7 @@ from vestige.formats.protocol import (
     derived_writer,
     is_uuid4,
 )
-from vestige.limits import EVENT_LINE_MAX, GLANCE_EVENTS, GLANCE_MIN, NAME_MAX, PROBLEMS_MAX
+from vestige.limits import EVENT_LINE_MAX, FIRST_PAGE_EVENTS, FIRST_PAGE_MIN, NAME_MAX, PROBLEMS_MAX
 from vestige.record.types import KnownRecord
 
 
@@ -75,7 +71,7 @@ class Problems:
 
 
 def read_run(path: Path) -> Source:
-    """One run, at a run directory or in an export file."""
+    """Read one run from a run directory or an export file."""
     if path.is_file():
         return _read_export(path)
     if is_linked_run(path):
@@ -92,15 +88,15 @@ def glance_at_run(path: Path) -> Source | None:
     events_file = path / EVENTS_FILE
     if not is_run(path) or is_v2(path) or events_file.is_symlink():
         return None
-    if not events_file.is_file() or events_file.stat().st_size < GLANCE_MIN:
+    if not events_file.is_file() or events_file.stat().st_size < FIRST_PAGE_MIN:
         return None
     problems = Problems()
     run = load_json(path / RUN_FILE, problems)
     source_id = source_id_of(path, run, "run_id", problems)
     run_id = derived_run_id(FORMAT, source_id)
     reader = EventReader(run_id, source_id, _facts(run), _modified_ns(path))
-    first = list(islice(read_lines(events_file, problems), GLANCE_EVENTS))
-    unread = estimate_lines(events_file, GLANCE_EVENTS) - len(first)
+    first = list(islice(read_lines(events_file, problems), FIRST_PAGE_EVENTS))
+    unread = estimate_lines(events_file, FIRST_PAGE_EVENTS) - len(first)
     ours = any(map(_is_ours, first[:1]))
 
     def records() -> Iterator[KnownRecord]:
@@ -128,7 +124,7 @@ def _read_directory(path: Path) -> Source:
             )
 
         records = read_sidecar(path, run_id, writer, damaged)
-        return Source(run_id, writer, records, problems.list, forkable=True)
+        return Source(run_id, writer, records, problems.list)
     if why_not:
         problems.add(
             SIDECAR_FILE, "", "sidecar-passed-over", f"not used: {why_not}. The events are."
@@ -136,7 +132,7 @@ def _read_directory(path: Path) -> Source:
     events_file = path / EVENTS_FILE
     reader = EventReader(run_id, source_id, _facts(run), _modified_ns(path))
     records = _records(reader, events_file, problems)
-    return Source(run_id, writer, records, problems.list, forkable=True)
+    return Source(run_id, writer, records, problems.list)
 
 
 def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iterator[KnownRecord]:
@@ -154,15 +150,15 @@ def _records(reader: EventReader, events_file: Path, problems: Problems) -> Iter
         )
 
 
-def _is_ours(first: Event) -> bool:
-    return isinstance(first, Line) and b'"vestige"' in bytes(first.meta)
+def _is_ours(first: Line) -> bool:
+    return b'"vestige"' in bytes(first.meta)
 
 
 def _died(reader: EventReader, file: Path, ours: bool) -> bool:
     return not reader.ended and is_dead(file, ours=ours, last_event_ns=reader.last_ns)
 
 
-def read_lines(path: Path, problems: Problems) -> Iterator[Event]:
+def read_lines(path: Path, problems: Problems) -> Iterator[Line]:
     """The events of a file; what is none is a problem."""
     name = path.name
     if not path.exists() and not path.is_symlink():
@@ -174,15 +170,9 @@ def read_lines(path: Path, problems: Problems) -> Iterator[Event]:
         problems.add(name, "", "events-unreadable", str(error))
         return
     with file:
-        lines = Lines(file)
+        lines = LineReader(file)
         for number, line in lines:
-            if (
-                isinstance(line, bytes)
-                and line.isascii()
-                and (call := decode_call(line)) is not None
-            ):
-                yield call  # nearly all of them: what `parse_event` would begin with
-            elif isinstance(line, TooLong):
+            if isinstance(line, TooLong):
                 problems.add(
                     name,
                     f"line {number}",
@@ -204,7 +194,7 @@ def read_lines(path: Path, problems: Problems) -> Iterator[Event]:
                 "end",
                 "line-torn",
                 "the last line is unfinished; passed over.",
-                "Whoever wrote it died, or still writes.",
+                "Its writer died, or still writes.",
             )
 
 
@@ -227,12 +217,12 @@ def _read_later(path: Path) -> Source:
         yield from reader.read(events)
         yield from reader.finish(dead=_died(reader, spans_file, False))
 
-    return Source(run_id, reader.writer, records(), problems.list, forkable=True)
+    return Source(run_id, reader.writer, records(), problems.list)
 
 
 def _spans(path: Path, problems: Problems) -> Iterator[dict[str, Any]]:
     with open_file(path) as file:
-        lines = Lines(file)
+        lines = LineReader(file)
         for number, line in lines:
             if isinstance(line, TooLong):
                 problems.add(path.name, f"line {number}", "line-too-long", "passed over.")

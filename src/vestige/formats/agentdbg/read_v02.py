@@ -1,7 +1,7 @@
 """The later layout of the same tool (v0.2, meta.json and spans.jsonl): spans, as events of v0.1.
 
 There each span is one OpenTelemetry span, written when it ends; the root comes last. What it did
-stands in its attributes (`gen_ai.*`, `maida.*`) and its texts in its span events.
+is in its attributes (`gen_ai.*`, `maida.*`) and its texts in its span events.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from vestige.formats.agentdbg.parse_event import Line, event_of
 
 
 def events_of(span: dict[str, Any]) -> Iterator[Line]:
-    """The events that a span stands for."""
+    """Yield the events of a span."""
     attributes = span.get("attributes")
     attributes = attributes if isinstance(attributes, dict) else {}
-    said = [event for event in _list(span.get("events")) if isinstance(event, dict)]
+    events = [event for event in _list(span.get("events")) if isinstance(event, dict)]
     if span.get("parent_span_id") is None:
-        yield from _root(span, attributes, said)
+        yield from _root(span, attributes, events)
         return
-    kind, payload = _payload(span, attributes, said)
+    kind, payload = _payload(span, attributes, events)
     yield _event(span, kind, payload, span.get("end_time") or span.get("start_time"), attributes)
 
 
 def _root(
-    span: dict[str, Any], attributes: dict[str, Any], said: list[dict[str, Any]]
+    span: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]
 ) -> Iterator[Line]:
     start = {key: attributes.get(f"maida.{key}") for key in _ABOUT_RUN}
     yield _event(span, "RUN_START", start, span.get("start_time"), attributes)
-    for event in said:
+    for event in events:
         inner = _dict(event.get("attributes"))
         at = event.get("timestamp")
         if event.get("name") == "exception":
@@ -48,31 +48,31 @@ _ABOUT_RUN = ("run_name", "python_version", "platform", "cwd", "argv")
 
 
 def _payload(
-    span: dict[str, Any], attributes: dict[str, Any], said: list[dict[str, Any]]
+    span: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
     if "gen_ai.system" in attributes or "gen_ai.operation.name" in attributes:
-        return "LLM_CALL", _llm(span, attributes, said)
+        return "LLM_CALL", _llm(span, attributes, events)
     if attributes.get("maida.tool_name"):
         return "TOOL_CALL", {
             "tool_name": attributes["maida.tool_name"],
-            "args": _said(said, "maida.tool.args", "args"),
-            "result": _said(said, "maida.tool.result", "result"),
+            "args": _event_value(events, "maida.tool.args", "args"),
+            "result": _event_value(events, "maida.tool.result", "result"),
             **_outcome(span, attributes),
         }
     if span.get("name") == "loop_warning" or attributes.get("maida.event_type") == "LOOP_WARNING":
-        return "LOOP_WARNING", _loop(_first(said, "maida.loop.warning"))
+        return "LOOP_WARNING", _loop(_first(events, "maida.loop.warning"))
     if span.get("name") == "state":
-        return "STATE_UPDATE", _state(_first(said, "state"))
+        return "STATE_UPDATE", _state(_first(events, "state"))
     if "maida.error_type" in attributes:
         return "ERROR", _error(attributes)
     return str(attributes.get("maida.event_type") or span.get("kind") or "SPAN"), {
         "attributes": attributes,
-        "events": said,
+        "events": events,
     }
 
 
 def _llm(
-    span: dict[str, Any], attributes: dict[str, Any], said: list[dict[str, Any]]
+    span: dict[str, Any], attributes: dict[str, Any], events: list[dict[str, Any]]
 ) -> dict[str, Any]:
     usage = {
         theirs: attributes.get(f"gen_ai.usage.{ours}")
@@ -84,8 +84,8 @@ def _llm(
     }
     return {
         "model": attributes.get("gen_ai.request.model") or span.get("name"),
-        "prompt": _first(said, "gen_ai.user.message").get("content"),
-        "response": _first(said, "gen_ai.assistant.message").get("content"),
+        "prompt": _first(events, "gen_ai.user.message").get("content"),
+        "response": _first(events, "gen_ai.assistant.message").get("content"),
         "usage": usage if any(value is not None for value in usage.values()) else None,
         "provider": attributes.get("gen_ai.system"),
         "temperature": attributes.get("gen_ai.request.temperature"),
@@ -145,12 +145,12 @@ def _inside(span: dict[str, Any], kind: str, name: str, payload: dict[str, Any],
     )
 
 
-def _said(said: list[dict[str, Any]], name: str, key: str) -> Any:
-    return _parsed(_first(said, name).get(key))
+def _event_value(events: list[dict[str, Any]], name: str, key: str) -> Any:
+    return _parsed(_first(events, name).get(key))
 
 
-def _first(said: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    for event in said:
+def _first(events: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    for event in events:
         if event.get("name") == name:
             return _dict(event.get("attributes"))
     return {}

@@ -1,9 +1,9 @@
 """Finish a run on disk whose program died: `running` becomes `error`, its counts what it did.
 
 A torn last line gets its end; an ERROR event `Interrupted` and a RUN_END are added in one write,
-then run.json is replaced. A kill in between is made good the next time. A run that may still be alive
-(formats/agentdbg/liveness.py) is left alone, and so is one that is finished. A copy looks young: it is left alone too,
-until it is not.
+then run.json is replaced. A kill in between is made good the next time. A run that may still be
+alive (formats/agentdbg/liveness.py) is left alone, and so is one that is finished. A copy looks
+young: it is left alone too, until it is not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from vestige.errors import UnreadableError
 from vestige.formats.agentdbg.constants import FORMAT
 from vestige.formats.agentdbg.detect import is_run, is_v2
-from vestige.formats.agentdbg.event_schema import (
+from vestige.formats.agentdbg.file_structs import (
     EVENTS_FILE,
     META_KEY,
     RUN_FILE,
@@ -60,7 +60,7 @@ def recover_run(path: Path) -> str | None:
         return None
     events = path / EVENTS_FILE
     if not is_dead(events, ours=_read(path).ours):
-        return "somebody may still write to it"
+        return "a process may still write to it"
     try:
         fd = os.open(events, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -69,7 +69,7 @@ def recover_run(path: Path) -> str | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return "somebody else is at it"
+            return "another process recovers it"
         story = _read(path)
         if story.torn:
             os.write(fd, b"\n")
@@ -112,7 +112,7 @@ def _finish(path: Path, fd: int, run: dict[str, Any], story: _Story) -> None:
     ended_ns = max(started_ns, story.last_ns if story.last_ns is not None else started_ns)
     took_ms = (ended_ns - started_ns) // 1_000_000
     if story.end_status is None:
-        begun = story.error_id == _error_id(run_id)  # by somebody who was killed at it
+        begun = story.error_id == _error_id(run_id)  # by a process that was killed while recovering
         story.counts.errors += not begun
         events = _last_events(run_id, story, ended_ns, took_ms)[begun:]
         lines = b"".join(map(render_event, events))
@@ -138,9 +138,9 @@ def _finish(path: Path, fd: int, run: dict[str, Any], story: _Story) -> None:
 
 
 def _last_events(run_id: str, story: _Story, at_ns: int, took_ms: int) -> list[Event]:
-    """What the program would have said, had it been able to."""
+    """Return the last events that the killed program could not write."""
     counts = story.counts
-    told = {
+    attributes = {
         "error_type": "Interrupted",
         "message": "the program ended without finishing this run",
         "stack": None,
@@ -167,7 +167,7 @@ def _last_events(run_id: str, story: _Story, at_ns: int, took_ms: int) -> list[E
             at,
             None,
             "Interrupted",
-            told,
+            attributes,
             meta,
         ),
         Event(

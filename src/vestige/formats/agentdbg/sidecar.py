@@ -1,7 +1,7 @@
 """vestige.ndjson beside an exported run's events: our own records, so that nothing is lost.
 
 Its last line says to which events it belongs. If those were changed since (AgentDbg went on, or
-somebody edited them), the events speak and this file is passed over.
+they were edited), the events count and this file is ignored.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from vestige.errors import UnreadableError
-from vestige.formats.agentdbg.detect import Lines, TooLong, open_file
-from vestige.formats.agentdbg.event_schema import EVENTS_FILE, SIDECAR_FILE
+from vestige.formats.agentdbg.file_structs import EVENTS_FILE, SIDECAR_FILE
+from vestige.formats.line_reader import LineReader, TooLong, open_file
 from vestige.limits import BODY_INLINE_MAX, BODY_MAX
 from vestige.record.coercion import clean_text
 from vestige.record.types import BodyInfo, KnownRecord, Log, SpanClose, SpanOpen
@@ -64,7 +64,7 @@ def events_sha256(run: Path) -> str:
 
 
 def find_sidecar(run: Path) -> tuple[bool, str]:
-    """Is there one that belongs to these events? If there is one that does not: why."""
+    """Find the sidecar of these events, or the reason why an existing one does not match."""
     path = run / SIDECAR_FILE
     if not path.is_file() or path.is_symlink():
         return False, ""
@@ -86,11 +86,11 @@ def read_sidecar(
     run: Path, run_id: str, writer: str, damaged: Callable[[int], None]
 ) -> Iterator[KnownRecord]:
     """Its records, under the writer and run that they are read as, whatever they claim. `damaged`
-    is told the number of a line that holds none; the last one never does."""
+    gets the number of a line without a record; the last line never has one."""
     decode = msgspec.json.Decoder(KnownRecord).decode
     seq = bad = 0
     with open_file(run / SIDECAR_FILE) as file:
-        for number, line in Lines(file, _LINE_MAX):
+        for number, line in LineReader(file, _LINE_MAX):
             if bad:
                 damaged(bad)
                 bad = 0

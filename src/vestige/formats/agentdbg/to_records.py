@@ -9,8 +9,8 @@
 Numbers count up with the file, so that a file that has grown gives its old records again and then
 the new ones. What is not in the file (a run that was left `running`) gets a writer of its own.
 
-Elsewhere: where files are in formats/agentdbg/detect.py; a line's fields in formats/agentdbg/parse_event.py, of a call in formats/agentdbg/fast_decode.py; payloads as attributes in formats/agentdbg/payload_attributes.py;
-the other way in formats/agentdbg/from_records.py.
+Files are located in detect.py, lines parsed in parse_event.py, payloads converted to attributes in
+payload_attributes.py. The opposite direction is in from_records.py.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ from vestige.formats.agentdbg.constants import (
     START_TS,
     root_span_id,
 )
-from vestige.formats.agentdbg.event_schema import META_KEY, parse_timestamp, timestamp
-from vestige.formats.agentdbg.fast_decode import NULL, Call, LlmPayload
-from vestige.formats.agentdbg.parse_event import Event, Line, take_text, take_value
+from vestige.formats.agentdbg.file_structs import META_KEY, parse_timestamp, timestamp
+from vestige.formats.agentdbg.parse_event import NULL, Line, take_text, take_value
 from vestige.formats.agentdbg.payload_attributes import (
     INT_MAX,
     body_of,
@@ -45,7 +44,6 @@ from vestige.formats.agentdbg.payload_attributes import (
     bounded_name,
     error_fields,
     error_of,
-    exact_llm_attributes,
     keep_rest,
     llm_attributes,
     restore,
@@ -54,7 +52,7 @@ from vestige.formats.agentdbg.payload_attributes import (
 )
 from vestige.formats.protocol import TIME_MAX_NS, derived_span_id, derived_writer, span_hash
 from vestige.limits import MESSAGE_MAX
-from vestige.record.coercion import cut, flat
+from vestige.record.coercion import flat, truncate
 from vestige.record.types import (
     OWN_COMPONENT,
     STATUSES,
@@ -100,7 +98,7 @@ class EventReader:
         self._start_id: str | None = None
         self._started_ns = fallback_ns
         self.last_ns = fallback_ns
-        self._last: Event | None = None
+        self._last: Line | None = None
         self._meta: dict[str, Any] = _NOTHING
         self._our_meta: dict[str, Any] = _NOTHING
         self._span_hash = span_hash(FORMAT, run_id)
@@ -115,11 +113,11 @@ class EventReader:
         self.duplicates = 0
 
     def know_root(self, event_id: str) -> None:
-        """Which event is the run itself, where the file says so only at its end."""
+        """Set the event that is the run itself, if only the end of the file names it."""
         self._start_id = event_id
 
-    def read(self, events: Iterable[Event]) -> Iterator[KnownRecord]:
-        """All records of the file. The root is there from the first one on."""
+    def read(self, events: Iterable[Line]) -> Iterator[KnownRecord]:
+        """Yield all records of the file. The root comes first."""
         events = iter(events)
         first = next(events, None)
         yield self._open_root(first)
@@ -127,9 +125,9 @@ class EventReader:
             yield from self._event(first)
             yield from chain.from_iterable(map(self._event, events))
 
-    # --- the run -----------------------------------------------------------------------------------
+    # --- the run ---------------------------------------------------------------------------------
 
-    def _open_root(self, first: Event | None) -> SpanOpen:
+    def _open_root(self, first: Line | None) -> SpanOpen:
         started_ns = self._facts.started_ns
         if started_ns is None and first is not None:
             started_ns = parse_timestamp(first.ts)
@@ -217,7 +215,7 @@ class EventReader:
         )
 
     def finish(self, *, dead: bool) -> Iterator[KnownRecord]:
-        """What the file does not say itself: an end that run.json knows, or one that nobody wrote.
+        """Yield an end that only run.json has, or that was never written.
 
         Under a writer of its own: the next event of a run that goes on after all must find its
         number free.
@@ -251,14 +249,12 @@ class EventReader:
         took = _duration(facts.duration_ms, end_ns - self._started_ns)
         yield self.close_root(end_ns, status, took, attributes)
 
-    # --- events ------------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------
 
-    def _event(self, event: Event) -> tuple[KnownRecord, ...]:
+    def _event(self, event: Line) -> tuple[KnownRecord, ...]:
         time_ns = parse_timestamp(event.ts)
         self.last_ns = time_ns = self.last_ns if time_ns is None else time_ns
         self._last = event
-        if not isinstance(event, Line):
-            return self._exact_span(event, time_ns)
         kind = event.event_type
         self._meta = self._our_meta = _NOTHING
         meta = bytes(event.meta)
@@ -305,32 +301,9 @@ class EventReader:
         opening = self._open_span(event, time_ns, component, type_, attributes, before)
         return opening, self._close_span(opening, time_ns, status, closing, after)
 
-    def _exact_span(self, call: Call, time_ns: int) -> tuple[KnownRecord, ...]:
-        """What `_span` would make of it."""
-        attributes: Attributes = {}
-        payload = call.payload
-        if isinstance(payload, LlmPayload):
-            kind = "llm"
-            before = body_of(payload.prompt, "prompt", attributes)
-            after = body_of(payload.response, "response", attributes)
-            exact_llm_attributes(payload, attributes, call.name)
-        else:
-            kind = "tool"
-            before = body_of(payload.args, "args", attributes)
-            after = body_of(payload.result, "result", attributes)
-            if payload.tool_name is not None and payload.tool_name != call.name:
-                attributes["tool_name"] = bounded(payload.tool_name)
-        if call.event_id is not None:
-            attributes[EVENT_ID] = bounded_name(call.event_id)
-        error = payload.error
-        closing = error_of(error) if error is not NULL and bytes(error) != _NULL else {}
-        status = "ok" if payload.status is None or payload.status == "ok" else "error"
-        opening = self._open_span(call, time_ns, COMPONENT, kind, attributes, before)
-        return opening, self._close_span(opening, time_ns, status, closing, after)
-
     def _open_span(
         self,
-        event: Event,
+        event: Line,
         time_ns: int,
         component: str,
         type_: str,
@@ -435,16 +408,16 @@ class EventReader:
             self.run_id,
             self._ours("component", COMPONENT),
             level,
-            cut(message, MESSAGE_MAX),
+            truncate(message, MESSAGE_MAX),
             span_id,
             attributes,
             body,
         )
 
-    # --- parts -------------------------------------------------------------------------------------
+    # --- parts -----------------------------------------------------------------------------------
 
-    def _add_own(self, event: Event, attributes: Attributes) -> None:
-        """What every event has: its id, and the caller's `meta`."""
+    def _add_own(self, event: Line, attributes: Attributes) -> None:
+        """Add what every event has: its id and the caller's `meta`."""
         if self._our_meta:
             restore(self._our_meta, attributes)
         if self._meta:
@@ -457,14 +430,14 @@ class EventReader:
         return bounded_name(value) if isinstance(value, str) and value else otherwise
 
     def _status(self, payload: dict[str, msgspec.Raw]) -> str:
-        """As the payload has it; or exactly, where we wrote it."""
+        """Return the payload's status, or the exact one of an event that we wrote."""
         text = word_of(payload.pop("status", None))
         exact = self._our_meta.get("status")
         if exact in STATUSES:
             return str(exact)
         return "ok" if text is None or text == "ok" else "error"
 
-    def _span_id(self, event: Event) -> str:
+    def _span_id(self, event: Line) -> str:
         event_id = event.event_id or f"#{self._seq}"
         span_id = self._span_hash(event_id)
         if span_id in self._seen:
@@ -473,7 +446,7 @@ class EventReader:
         self._seen.add(span_id)
         return span_id
 
-    def _parent(self, event: Event) -> str:
+    def _parent(self, event: Line) -> str:
         if event.parent_id is None or event.parent_id == self._start_id:
             return self.root
         return self._span_hash(event.parent_id)

@@ -1,6 +1,6 @@
 """Every rule of the AgentDbg v0.1 trace format, on a run directory, a folder of them, or an export.
 
-All that is wrong is told, with its place; nothing stops at the first. What the text allows to
+All findings are reported with their place, not only the first. What the text allows to
 grow (event types that it does not name) is a warning.
 
 Elsewhere: what each payload holds in formats/agentdbg/payload_rules.py.
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from vestige.errors import UnreadableError
 from vestige.formats.agentdbg import detect
-from vestige.formats.agentdbg.event_schema import (
+from vestige.formats.agentdbg.file_structs import (
     EVENT_TYPES,
     EVENTS_FILE,
     RUN_FILE,
@@ -36,6 +36,7 @@ from vestige.formats.agentdbg.payload_rules import (
     is_uuid,
     or_null,
 )
+from vestige.formats.line_reader import LineReader, TooLong, open_file
 from vestige.formats.protocol import Problem, is_uuid4
 from vestige.limits import PROBLEMS_MAX
 
@@ -68,7 +69,7 @@ _RECOVER = "If its program is dead: `vestige recover`."
 
 
 def check_path(path: Path) -> Sequence[Problem]:
-    """All that is wrong at a path."""
+    """Return all findings at a path."""
     if path.is_file():
         return _check_export(path)
     if detect.is_linked_run(path):
@@ -78,29 +79,29 @@ def check_path(path: Path) -> Sequence[Problem]:
         raise UnreadableError(f"{path}: no AgentDbg run (expected {RUN_FILE} or {EVENTS_FILE}).")
     problems: list[Problem] = []
     for run in [path] if folder is None else detect.run_directories(folder):
-        told = _Checker("" if folder is None else f"{run.name}/")
-        told.directory(run)
-        problems += told.problems
+        checker = _Checker("" if folder is None else f"{run.name}/")
+        checker.directory(run)
+        problems += checker.problems
     return problems
 
 
 def _check_export(path: Path) -> Sequence[Problem]:
-    told = _Checker("", path.name)
+    checker = _Checker("", path.name)
     try:
         value = parse_loosely(detect.read_whole(path))
     except NotAnEventError as error:
-        told.add("", "json", f"{error}.")
-        return told.problems
+        checker.add("", "json", f"{error}.")
+        return checker.problems
     if not is_object(value) or not isinstance(value.get("events"), list):
-        told.add("", "export", "no export (expected spec_version, run and events).")
-        return told.problems
+        checker.add("", "export", "no export (expected spec_version, run and events).")
+        return checker.problems
     if value.get("spec_version") != SPEC_VERSION:
-        told.add("/spec_version", "spec-version", f'expected "{SPEC_VERSION}".')
-    told.run(value.get("run"), None)
+        checker.add("/spec_version", "spec-version", f'expected "{SPEC_VERSION}".')
+    checker.run(value.get("run"), None)
     for number, event in enumerate(value["events"]):
-        told.event(f"/events/{number}", event)
-    told.end()
-    return told.problems
+        checker.event(f"/events/{number}", event)
+    checker.end()
+    return checker.problems
 
 
 class _Checker:
@@ -132,10 +133,10 @@ class _Checker:
     ) -> None:
         if len(self.problems) < PROBLEMS_MAX:
             name = self._prefix + (file or self._file or EVENTS_FILE)
-            severity = "warning" if warning else "error"
-            self.problems.append(Problem(name, place, rule, message, hint, severity))  # type: ignore[arg-type]  # one of the two
+            severity: Literal["warning", "error"] = "warning" if warning else "error"
+            self.problems.append(Problem(name, place, rule, message, hint, severity))
 
-    # --- a directory -------------------------------------------------------------------------------
+    # --- a directory -----------------------------------------------------------------------------
 
     def directory(self, path: Path) -> None:
         if detect.is_v2(path):
@@ -168,14 +169,14 @@ class _Checker:
 
     def _lines(self, path: Path) -> Iterator[tuple[int, bytes]]:
         try:
-            file = detect.open_file(path)
+            file = open_file(path)
         except UnreadableError as error:
             self.add("", "events-file", str(error))
             return
         with file:
-            lines = detect.Lines(file)
+            lines = LineReader(file)
             for number, line in lines:
-                if isinstance(line, detect.TooLong):
+                if isinstance(line, TooLong):
                     self.add(f"line {number}", "line-too-long", f"{line.size_bytes} bytes.")
                 else:
                     yield number, line
@@ -197,7 +198,7 @@ class _Checker:
                 return
         self.event(f"{place} ", value)
 
-    # --- run.json ----------------------------------------------------------------------------------
+    # --- run.json --------------------------------------------------------------------------------
 
     def run(self, value: Any, name: str | None) -> None:
         file = None if self._file else RUN_FILE
@@ -247,7 +248,7 @@ class _Checker:
         if is_timestamp(ended) and is_timestamp(started) and ended < started:
             self.add(f"{at}/ended_at", "lifecycle", "before started_at.", file=file)
 
-    # --- events ------------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------
 
     def event(self, place: str, event: Any) -> None:
         if not is_object(event):
@@ -295,7 +296,7 @@ class _Checker:
 
     def _order(self, place: str, kind: str) -> None:
         if self._events == 1 and kind != "RUN_START":
-            self.add(f"{place}/event_type", "run-start", "the first event is no RUN_START.")
+            self.add(f"{place}/event_type", "run-start", "the first event is not RUN_START.")
         elif self._events > 1 and kind == "RUN_START":
             self.add(f"{place}/event_type", "run-start", "a run starts once.")
         if self._ends and not self._after_end:
@@ -338,7 +339,7 @@ class _Checker:
                 )
 
     def end(self) -> None:
-        """What can be said only when everything was seen."""
+        """Check what depends on all events."""
         for place, rule, event_id in self._refers:
             if event_id not in self._ids:
                 self.add(place, rule, "no such event in this run.", warning=True)
@@ -349,7 +350,7 @@ class _Checker:
         at = "/run" if self._file else ""
         if run.get("status") in ("ok", "error"):
             if self._events and not self._ends:
-                self.add("", "run-end", "the run is finished, but there is no RUN_END.")
+                self.add("", "run-end", "the run is finished, but has no RUN_END.")
             counts = run.get("counts")
             counts = counts if is_object(counts) else {}
             for key in _COUNTS:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vestige.errors import UsageError
 from vestige.formats.agentdbg.constants import FORMAT, root_span_id
-from vestige.formats.agentdbg.event_schema import (
+from vestige.formats.agentdbg.file_structs import (
     EVENTS_FILE,
     RUN_FILE,
     SIDECAR_FILE,

@@ -4,7 +4,8 @@ A bundle is `<root>/<suite>/<timestamp>/` with a `bundle.json` that lists every 
 A suite is a run here, a case a span of type `test` in it; what a killed suite left reads as
 an interrupted run.
 
-Elsewhere: the rules in rules.py; the layout in formats/artifacts/constants.py; the typed files in formats/artifacts/file_structs.py.
+Elsewhere: the rules in rules.py; the layout in formats/artifacts/constants.py; the typed files in
+formats/artifacts/file_structs.py.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def is_readable(path: Path) -> bool:
 
 
 def validate_run(path: Path) -> Sequence[Problem]:
-    """All that is wrong, by the profile `seed`."""
+    """Return all findings, by the profile `seed`."""
     return [problem for checked in validate_profile(path, "seed") for problem in checked.problems]
 
 
@@ -63,7 +64,7 @@ def find_runs(path: Path) -> Iterator[Path]:
 
 
 def read_run(path: Path) -> Source:
-    """One bundle, as the run of a suite."""
+    """Read one bundle as the run of a suite."""
     from vestige.errors import UnreadableError
     from vestige.formats.artifacts.read import (
         DirectoryTree,

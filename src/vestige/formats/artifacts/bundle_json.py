@@ -1,7 +1,7 @@
 """`bundle.json`: its own shape, and what it says about the other files.
 
 A bundle.json that is partly wrong still says something: what can be used is used, so that
-all that is wrong with a bundle is told at once. Only another major is another contract.
+all findings of a bundle are reported at once. Only another major is another contract.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vestige.limits import ARTIFACT_BUNDLE_MAX, MIB
 
 
 class InventoryEntry(msgspec.Struct, frozen=True, gc=False):
-    """A file as bundle.json lists it; None where that is no value that could be right."""
+    """A file as bundle.json lists it; None for values of a wrong type."""
 
     at: int
     sha256: str | None
@@ -34,7 +34,7 @@ class Inventory:
 
     def __init__(self) -> None:
         self.known = False
-        """False: there is no list of files to compare with."""
+        """False if bundle.json has no list of files."""
         self.head: dict[str, Any] = {}
         """Everything but `files`."""
         self.files: dict[str, InventoryEntry] = {}
@@ -48,7 +48,7 @@ class Inventory:
 
 
 def read_inventory(tree: Tree, report: Report) -> Inventory | None:
-    """None: a major that we do not know, about which nothing more can be said."""
+    """Read the inventory. None: an unknown major version, which cannot be checked further."""
     found = Inventory()
     try:
         data = tree.read(constants.BUNDLE, ARTIFACT_BUNDLE_MAX)
@@ -91,10 +91,10 @@ def _of_struct(bundle: Bundle, report: Report) -> Inventory | None:
 
 
 def _is_as_we_write(bundle: Bundle) -> bool:
-    """What its struct does not say is right too, so that its schema need not be made."""
-    wanted = constants.refs()
-    found = {name: bundle.artifacts.get(name) for name in wanted}
-    return bundle.schema.name == SCHEMA_NAME and found == wanted
+    """Check what the struct does not, so that the schema need not be built."""
+    expected = constants.refs()
+    found = {name: bundle.artifacts.get(name) for name in expected}
+    return bundle.schema.name == SCHEMA_NAME and found == expected
 
 
 def _of_value(data: bytes, found: Inventory, report: Report) -> Inventory | None:
@@ -146,7 +146,10 @@ def _check_major(head: dict[str, Any], report: Report) -> bool:
     if type(major) is not int or major == SCHEMA_MAJOR:
         return True
     age = "newer" if major > SCHEMA_MAJOR else "older"
-    message = f"major version {major} is {age} than this validator knows ({SCHEMA_MAJOR}); nothing else was checked."
+    message = (
+        f"major version {major} is {age} than this validator knows ({SCHEMA_MAJOR});"
+        " nothing else was checked."
+    )
     report.add("schema-major", constants.BUNDLE, message, "/schema/major")
     return False
 

@@ -1,4 +1,4 @@
-"""Where everything is in a bundle: required paths, their types, what `bundle.json` refers to.
+"""The layout of a bundle: required paths, their types, and references of `bundle.json`.
 
     <root>/<suite>/<timestamp>/bundle.json, summary.json, trace/events.jsonl, ...
 
@@ -40,18 +40,6 @@ KINDS: Final = (
     "opaque",
 )
 
-EVENT_KINDS: Final = (
-    "suite_start",
-    "case_start",
-    "assert_pass",
-    "assert_fail",
-    "assert_skip",
-    "attachment",
-    "case_end",
-    "suite_end",
-)
-"""Those that mean something to a reader. Any other is kept as a line that was said."""
-
 
 class Part(msgspec.Struct, frozen=True):
     """A file that every bundle has."""
@@ -74,20 +62,38 @@ PARTS: Final = (
     Part(TRACE, ("trace", "events"), "trace", "trace-events.v1", file_structs.TraceEvent),
     Part("transcript/summary.txt", ("transcript", "summary"), "transcript"),
     Part(LOGS_INDEX, ("logs", "index"), "log", "logs-index.v1", file_structs.FileIndex),
-    Part(SCREENSHOTS_INDEX, ("screenshots", "index"), "screenshot", "screenshots-index.v1", file_structs.FileIndex),
+    Part(
+        SCREENSHOTS_INDEX,
+        ("screenshots", "index"),
+        "screenshot",
+        "screenshots-index.v1",
+        file_structs.FileIndex,
+    ),
     Part("fixtures.json", ("fixtures",), "fixture", "fixtures.v1", file_structs.Fixtures),
     Part("repro.txt", ("replay", "command"), "replay"),
     Part(REPLAY_ENVIRONMENT, ("replay", "environment"), "replay"),
     Part("repro.json", ("replay", "metadata"), "replay", "repro.v1", file_structs.Repro),
-)  # fmt: skip
-"""What the seed requires, beside `bundle.json` itself."""
+)
+"""Files that the specification requires beside `bundle.json`."""
 
 LATER_PARTS: Final = (
     Part("manifest.json", ("manifest",), "metadata", "e2e-manifest.v1", file_structs.Manifest),
-    Part("scenarios/index.json", ("scenarios", "index"), "replay", "scenarios-index.v1", file_structs.ScenariosIndex),
-    Part("scenarios/scenarios.jsonl", ("scenarios", "events"), "replay", "scenario-events.v1", file_structs.Scenario),
-)  # fmt: skip
-"""What later eras require too. Their kind is an old one, so that the seed's era accepts them."""
+    Part(
+        "scenarios/index.json",
+        ("scenarios", "index"),
+        "replay",
+        "scenarios-index.v1",
+        file_structs.ScenariosIndex,
+    ),
+    Part(
+        "scenarios/scenarios.jsonl",
+        ("scenarios", "events"),
+        "replay",
+        "scenario-events.v1",
+        file_structs.Scenario,
+    ),
+)
+"""Files that later eras require too. Their kind is an old one, which the first era accepts."""
 
 PART_OF: Final = {part.path: part for part in (*PARTS, *LATER_PARTS)}
 REQUIRED: Final = (BUNDLE, *(part.path for part in PARTS))
@@ -112,7 +118,7 @@ _SCHEMA_BY_FOLDER: Final = {"failures": "failure.v1", "steps": "step.v1"}
 
 
 def parts(later: bool = False) -> tuple[Part, ...]:
-    """The files that a bundle must have; `later`: for the eras after the seed too."""
+    """The files that a bundle must have; `later`: for later eras too."""
     return (*PARTS, *LATER_PARTS) if later else PARTS
 
 
@@ -139,7 +145,7 @@ def is_log(path: str) -> bool:
 
 
 def is_screenshot(path: str) -> bool:
-    """What screenshots/index.json has to list, wherever it is."""
+    """Check for a file that screenshots/index.json must list, in any folder."""
     return path.lower().endswith(_SCREENSHOTS)
 
 
@@ -175,7 +181,7 @@ def schema_of(path: str) -> str | None:
 
 
 def fault_of_path(path: str) -> str | None:
-    """Why a path may not be joined to a bundle root; None: it may."""
+    """Return why a path is not safe inside a bundle, or None if it is."""
     if not path:
         return "is empty"
     if "\0" in path:

@@ -1,4 +1,4 @@
-"""Where the bundles of a path are: the path itself, a tree of them, or a zip.
+"""Find the bundles of a path: the path itself, a folder of them, or a zip.
 
 A tree is `<root>/<suite>/<timestamp>/`. A directory is a bundle when it holds a `bundle.json`, and
 is meant to be one when it holds a trace or is named like one: then the bundle.json is missing.
@@ -18,7 +18,8 @@ from vestige.formats.artifacts.file_structs import SCHEMA_NAME
 from vestige.limits import ARTIFACT_FILES_MAX
 
 DEPTH_MAX: Final = 4
-"""Folders below the path in which bundles are looked for: a root, suites, timestamps, and one more."""
+"""Folders below the path in which bundles are looked for: a root, suites, timestamps, and one
+more."""
 
 SNIFF_MAX: Final = 500
 """Folders that are looked at to see whether a path is a tree of bundles."""
@@ -75,7 +76,7 @@ def _below(path: Path, depth: int) -> Iterator[Path]:
 
 
 def folders(path: Path, limit: int = ARTIFACT_FILES_MAX) -> list[Path]:
-    """The folders in a folder, by name; hidden ones and symlinks are somebody else's."""
+    """Return the folders in a folder, by name, without hidden ones and symlinks."""
     try:
         with os.scandir(path) as entries:
             names = [
@@ -89,7 +90,7 @@ def folders(path: Path, limit: int = ARTIFACT_FILES_MAX) -> list[Path]:
 
 
 def sniff_directory(path: Path) -> bool:
-    """Is there a bundle at this path, or in a tree below it? Cheap."""
+    """Return whether a bundle is at this path, or in a tree below it. Cheap."""
     if is_bundle(path):
         return True
     left = SNIFF_MAX

@@ -6,11 +6,13 @@
 Required fields come first; what follows is what later eras or our own writer add, and is optional.
 Keys that a struct does not have are allowed everywhere: a minor version may add them.
 
-The one hard fact: decoding is strict as JSON is (`true` and `1.0` are no ints, NaN is no JSON), but
-it stops at the first fault. All faults at once: formats/artifacts/json_files/schema_check.py, which walks the JSON Schema that is
-made from these structs (formats/artifacts/json_files/json_schemas.py).
+The one hard fact: decoding is strict as JSON is (`true` and `1.0` are not ints, NaN is not JSON),
+but it stops at the first fault. All faults at once: formats/artifacts/json_files/schema_check.py,
+which walks the JSON Schema that is made from these structs
+(formats/artifacts/json_files/json_schemas.py).
 
-Elsewhere: which path has which type, and what `bundle.json` must refer to, in formats/artifacts/constants.py.
+Elsewhere: which path has which type, and what `bundle.json` must refer to, in
+formats/artifacts/constants.py.
 """
 
 from __future__ import annotations
@@ -26,14 +28,19 @@ _RULE = "x-rule"
 Natural = Annotated[int, Meta(ge=0, extra_json_schema={_RULE: "number-negative"})]
 Sha256 = Annotated[
     str,
-    # Python's `$` also matches before a last newline; ECMA's does not. This means one thing in both.
+    # Python's `$` also matches before a last newline; ECMA's does not. This means one thing in
+    # both.
     Meta(pattern=r"^[0-9a-f]{64}(?!\n)$", extra_json_schema={_RULE: "sha256-shape"}),
 ]
 RelativePath = Annotated[
     str,
-    # As layout.fault_of_path (not empty, no NUL, not absolute, no drive, no `..`), and not a folder.
+    # As layout.fault_of_path (not empty, no NUL, not absolute, no drive, no `..`), and not a
+    # folder.
     Meta(
-        pattern=r"^(?![/\\]|[A-Za-z]:)(?!(?:[^\0]*/)?\.\.(?:/|$(?!\n)))(?![^\0]*/\.?$(?!\n))[^\0]+$",
+        pattern=(
+            r"^(?![/\\]|[A-Za-z]:)(?!(?:[^\0]*/)?\.\.(?:/|$(?!\n)))"
+            r"(?![^\0]*/\.?$(?!\n))[^\0]+$"
+        ),
         extra_json_schema={_RULE: "path-unsafe"},
     ),
 ]
@@ -59,7 +66,7 @@ class Git(msgspec.Struct, frozen=True):
     dirty: bool
 
 
-# --- bundle.json -----------------------------------------------------------------------------------
+# --- bundle.json ---------------------------------------------------------------------------------
 
 
 class SchemaId(msgspec.Struct, frozen=True):
@@ -107,7 +114,7 @@ class Bundle(msgspec.Struct, frozen=True):
     files: list[FileEntry]
 
 
-# --- the typed files -------------------------------------------------------------------------------
+# --- the typed files -----------------------------------------------------------------------------
 
 
 class Summary(msgspec.Struct, frozen=True, rename={"passed": "pass"}):
@@ -197,7 +204,7 @@ class FileIndex(msgspec.Struct, frozen=True):
     files: list[IndexEntry]
 
 
-# --- the trace -------------------------------------------------------------------------------------
+# --- the trace -----------------------------------------------------------------------------------
 
 
 class TraceEvent(msgspec.Struct, omit_defaults=True, gc=False):
@@ -209,7 +216,7 @@ class TraceEvent(msgspec.Struct, omit_defaults=True, gc=False):
     """Equals the bundle's `timestamp`."""
     ts: str
     kind: str
-    """layout.EVENT_KINDS has those that readers know; at least suite_start and suite_end occur."""
+    """Readers know those of `trace_events.py`; at least suite_start and suite_end occur."""
     case: str
     """Empty when not in a case."""
     message: str
@@ -226,14 +233,17 @@ class TraceEvent(msgspec.Struct, omit_defaults=True, gc=False):
     """Of a `case_start` by our writer: the case's span in that run."""
     tool: str | UnsetType = UNSET
     """Of a `suite_start` by our writer: who wrote this. Such a trace ends every case with
-    `case_end`, so cases may run side by side; in one without it, a case ends where the next begins."""
+    `case_end`, so cases may run side by side; in one without it, a case ends where the next
+    begins."""
     attempt: int | UnsetType = UNSET
     """Of a `case_start`: 2 for the first rerun."""
     path: str | UnsetType = UNSET
     """Of an `attachment`: the file, relative to the bundle root."""
+    folded: bool | UnsetType = UNSET
+    """Of a `case_end` in a large suite: it replaces the case's `case_start` and `assert_pass`."""
 
 
-# --- what later eras require (profile `latest`) -----------------------------------------------------
+# --- what later eras require (profile `latest`) --------------------------------------------------
 
 
 class ManifestCase(msgspec.Struct, frozen=True, gc=False):

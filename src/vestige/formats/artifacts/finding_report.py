@@ -1,4 +1,4 @@
-"""What is wrong with one bundle, while it is being found: by rule, within the profile, bounded."""
+"""Collect the problems of one bundle: by rule, within the profile, bounded."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ class Report:
 
     def add(self, rule: str, file: str, message: str, place: str = "") -> None:
         """A rule that does not belong to the profile is passed over."""
-        # Most bundles are valid, and are validated at the end of a test session: nothing is loaded for them.
+        # Most bundles are valid, and are validated at the end of a test session: nothing is loaded
+        # for them.
         from vestige.formats.artifacts.rules import RULES, applies
         from vestige.formats.protocol import Problem
 
         known = RULES[rule]
         if not applies(known, self.profile):
             return
-        # Of files, every one counts; of the rest, so many in one file.
+        # Every finding about a missing file counts; others are limited per file.
         self._counts[rule, file] += 1
         if self._counts[rule, file] > ARTIFACT_FINDINGS_MAX:
             return
@@ -42,7 +43,7 @@ class Report:
         return f"{self._name}/{file}" if file else self._name
 
     def problems(self) -> list[Problem]:
-        """All of them, in the order of the files."""
+        """Return all findings, in the order of the files."""
         if not self._counts:
             return []
         from vestige.formats.artifacts.rules import RULES
@@ -51,8 +52,8 @@ class Report:
         for (rule, file), count in self._counts.items():
             more = count - ARTIFACT_FINDINGS_MAX
             if more > 0:
-                told, severity = f"{more} more findings of {rule}.", _severity(RULES[rule])
-                self._found.append(Problem(self.path(file), "", rule, told, severity=severity))
+                message, severity = f"{more} more findings of {rule}.", _severity(RULES[rule])
+                self._found.append(Problem(self.path(file), "", rule, message, severity=severity))
         return self._found
 
 

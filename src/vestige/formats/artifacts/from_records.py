@@ -1,6 +1,6 @@
 """Write a stored run as a bundle: its `test` spans are the cases, its `file` spans the artifacts.
 
-A run without test spans is no suite, and is refused. The typed files are written anew from the
+A run without test spans is refused: it is not a suite. The typed files are written from the
 run; what an imported bundle had beside them comes along.
 """
 
@@ -32,7 +32,7 @@ from vestige.record.run import LogInfo, SpanInfo
 
 _OUTCOME_OF = {"ok": "pass", "interrupted": "unknown", None: "unknown"}
 _FRAME = frozenset(("suite_start", "case_start", "case_end", "suite_end"))
-"""Kinds of events that are told by spans, whatever a line says of itself."""
+"""Kinds of events that come from spans; log lines cannot have them."""
 _ASSERTION = {"pass": "assert_pass", "fail": "assert_fail", "skip": "assert_skip"}
 
 
@@ -42,7 +42,8 @@ def write_run(source: RunToWrite, target: Path) -> Path:
     tests = [span for span in source.run.spans if span.type == TEST]
     if not tests:
         raise UsageError(
-            f"{info.short_id}: no spans of type `test` in it: it is no suite. Export it as another format."
+            f"{info.short_id}: no spans of type `test` in it: not a suite. Export it as another "
+            f"format."
         )
     suite = _suite_of(source)
     timestamp = _timestamp_of(source)
@@ -100,8 +101,8 @@ def _write_trace(
         attempt = test.attributes.get("attempt")
         more: dict[str, Any] = {"attempt": attempt} if type(attempt) is int else {}
         trace.write("case_start", ts=_ts(test.started_ns), case=name, span_id=test.id, **more)
-        said = list(_said(test, outcome, logs.get(test.id, [])))
-        for time_ns, kind, message in said:
+        assertions = list(_iter_assertions(test, outcome, logs.get(test.id, [])))
+        for time_ns, kind, message in assertions:
             trace.write(kind, ts=_ts(time_ns), case=name, message=message)
         ended_ns = test.started_ns + (test.duration_ns or 0)
         for path in owners.get(test.id, ()):
@@ -126,7 +127,7 @@ def _kind(log: LogInfo) -> str:
 
 
 def _place(log: LogInfo) -> tuple[int, int]:
-    """In time; and in the order of its writer, for clocks that count in seconds."""
+    """Return the sort key: the time, then the order of the writer, for coarse clocks."""
     return log.time_ns, log.seq or 0
 
 
@@ -134,25 +135,27 @@ def _ts(time_ns: int) -> str:
     return render_time(time_ns, exact=True)
 
 
-def _said(test: SpanInfo, outcome: str, logs: list[LogInfo]) -> Iterator[tuple[int, str, str]]:
+def _iter_assertions(
+    test: SpanInfo, outcome: str, logs: list[LogInfo]
+) -> Iterator[tuple[int, str, str]]:
     """(time, kind, message): what was asserted. A case of which nothing is known but its end has
     one assertion: that it went so."""
     asserted = False
     for log in logs:
-        told = _kind(log)
-        if told == "attachment":
+        kind = _kind(log)
+        if kind == "attachment":
             continue
-        asserted |= told.startswith("assert_")
-        yield log.time_ns, told, log.message if log.message != told else ""
+        asserted |= kind.startswith("assert_")
+        yield log.time_ns, kind, log.message if log.message != kind else ""
     if not asserted and outcome in _ASSERTION:
         message = test.attributes.get("error.message") or test.attributes.get("message")
         yield test.started_ns + (test.duration_ns or 0), _ASSERTION[outcome], str(message or "")
 
 
 def _outcome(test: SpanInfo) -> str:
-    told = test.attributes.get("outcome")
-    if told in ("pass", "fail", "skip", "unknown"):
-        return str(told)
+    outcome = test.attributes.get("outcome")
+    if outcome in ("pass", "fail", "skip", "unknown"):
+        return str(outcome)
     return _OUTCOME_OF.get(test.status, "fail")
 
 
@@ -189,7 +192,7 @@ def _write_files(source: RunToWrite, folder: Path) -> dict[str, list[str]]:
 
 
 def _is_in_the_way(path: str) -> bool:
-    """Of a typed file: a folder of its name, or a file of the name of its folder."""
+    """Check for a folder with a typed file's name, or a file with its folder's name."""
     return any(
         f"{part}/".startswith(f"{path}/") or path.startswith(f"{part}/")
         for part in constants.PART_OF
@@ -198,15 +201,15 @@ def _is_in_the_way(path: str) -> bool:
 
 def _suite_of(source: RunToWrite) -> str:
     root = _root(source)
-    told = root.attributes.get("suite") if root is not None else None
-    return told if isinstance(told, str) and told else source.run.info.name
+    suite = root.attributes.get("suite") if root is not None else None
+    return suite if isinstance(suite, str) and suite else source.run.info.name
 
 
 def _timestamp_of(source: RunToWrite) -> str:
     root = _root(source)
-    told = root.attributes.get("timestamp") if root is not None else None
-    if isinstance(told, str) and constants.SEED_TIMESTAMP.fullmatch(told):
-        return told
+    timestamp = root.attributes.get("timestamp") if root is not None else None
+    if isinstance(timestamp, str) and constants.SEED_TIMESTAMP.fullmatch(timestamp):
+        return timestamp
     return re.sub(r"[-:Z]", "", render_time(source.run.info.started_ns)).replace("T", "_")
 
 
@@ -240,22 +243,22 @@ def _file(source: RunToWrite, path: str) -> bytes:
     return b""
 
 
-def _fixtures(told: object) -> list[str]:
+def _fixtures(value: object) -> list[str]:
     try:
-        found = parse_json(told.encode()) if isinstance(told, str) else None
+        found = parse_json(value.encode()) if isinstance(value, str) else None
     except NotJsonError:
         return []
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def _git(known: object) -> Git:
-    told = (
+    values = (
         [known.get(f"git.{name}") for name in ("commit", "branch", "dirty")]
         if isinstance(known, dict)
         else [None] * 3
     )
-    if isinstance(told[0], str):
-        return Git(told[0], str(told[1] or "unknown"), told[2] is True)
+    if isinstance(values[0], str):
+        return Git(values[0], str(values[1] or "unknown"), values[2] is True)
     return NO_GIT
 
 

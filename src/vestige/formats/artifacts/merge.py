@@ -39,27 +39,28 @@ class _Shard:
 
 
 def merge_bundles(shards: Sequence[Path], target: Path, suite: str | None = None) -> Path:
-    """One bundle of several. All of them must be valid; the result is."""
-    held = sorted((_open(path) for path in shards), key=lambda shard: shard.bundle.started_at)
-    held = list({_identity(shard.bundle): shard for shard in held}.values())
-    names = list(dict.fromkeys(shard.bundle.suite for shard in held))
+    """Merge several valid bundles into one valid bundle."""
+    opened = sorted((_open(path) for path in shards), key=lambda shard: shard.bundle.started_at)
+    opened = list({_identity(shard.bundle): shard for shard in opened}.values())
+    names = list(dict.fromkeys(shard.bundle.suite for shard in opened))
     if len(names) > 1 and suite is None:
         raise UsageError(
-            f"merge: the bundles are of {len(names)} suites ({', '.join(names[:5])}). Name the merged one with --suite."
+            f"merge: the bundles are of {len(names)} suites ({', '.join(names[:5])}). Name the "
+            f"merged one with --suite."
         )
-    name, first = suite or names[0], held[0].bundle
+    name, first = suite or names[0], opened[0].bundle
     with new_folder(target) as folder:
         trace = TraceFile(folder, name, first.timestamp)
         try:
             trace.write("suite_start", ts=first.started_at, tool="vestige")
             hashes: dict[str, str] = {}
-            for number, shard in enumerate(held, 1):
+            for number, shard in enumerate(opened, 1):
                 moved = _copy_files(shard, folder, number, hashes)
                 _copy_events(shard, trace, moved)
-            trace.write("suite_end", ts=max(shard.bundle.ended_at for shard in held))
+            trace.write("suite_end", ts=max(shard.bundle.ended_at for shard in opened))
         finally:
             trace.close()
-        finish_bundle(folder, _facts(held, name))
+        finish_bundle(folder, _facts(opened, name))
         _, problems = check_bundle(DirectoryTree(folder, str(target)))
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors:
@@ -83,7 +84,7 @@ def _open(path: Path) -> _Shard:
 
 
 def _identity(bundle: Bundle) -> tuple[object, ...]:
-    """What two copies of one shard share: it is merged once."""
+    """Return an identity that copies of one shard share, so that it is merged once."""
     files = sorted((entry.path, entry.sha256) for entry in bundle.files)
     return bundle.suite, bundle.timestamp, bundle.started_at, bundle.ended_at, tuple(files)
 
@@ -103,7 +104,7 @@ def _copy_files(shard: _Shard, folder: Path, number: int, hashes: dict[str, str]
     for entry in shard.bundle.files:
         path = target = constants.plain(entry.path)
         if path in constants.PART_OF and entry.schema == constants.PART_OF[path].schema:
-            continue  # written anew
+            continue  # finish_bundle writes it
         # A bundle that was merged itself has such folders already.
         while not _is_free(folder, target, entry.sha256, hashes):
             target = moved[path] = _beside(folder, number, target)
@@ -114,7 +115,7 @@ def _copy_files(shard: _Shard, folder: Path, number: int, hashes: dict[str, str]
 
 
 def _is_free(folder: Path, target: str, sha256: str, hashes: dict[str, str]) -> bool:
-    """Not another file's name, nor that of a folder, nor inside of what is a file."""
+    """Return whether a name is free: not a file, not a folder, and not below a file."""
     if target in hashes or target in constants.PART_OF:
         return hashes.get(target) == sha256
     place = folder / target
@@ -139,8 +140,8 @@ def _copy_events(shard: _Shard, trace: TraceFile, moved: dict[str, str]) -> None
         elif step.action == "close" and step.case is not None:
             for path in shard.owned.get(step.case.name, ()):
                 if path not in step.case.attachments:
-                    told = moved.get(path, path)
-                    trace.write("attachment", ts=step.event.ts, case=step.case.name, path=told)
+                    target = moved.get(path, path)
+                    trace.write("attachment", ts=step.event.ts, case=step.case.name, path=target)
             _close(step, trace)
 
 
@@ -199,7 +200,8 @@ def _facts(shards: list[_Shard], suite: str) -> SuiteFacts:
 
 
 def _one_after_another(commands: Sequence[str]) -> str:
-    """All of them, also after one that fails: it is there because something failed. Fails if one does."""
+    """All of them, also after one that fails: it is there because something failed. Fails if one
+    does."""
     if len(commands) == 1:
         return commands[0]
     return " ".join(("s=0;", *(f"({command}) || s=$?;" for command in commands), "(exit $s)"))

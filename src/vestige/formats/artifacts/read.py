@@ -25,9 +25,11 @@ from vestige.formats.artifacts import constants
 from vestige.limits import ARTIFACT_FILES_MAX, ARTIFACT_ZIP_BYTES_MAX, KIB
 
 CHUNK = 128 * KIB
-"""Of a long file of lines, what is made of one chunk is gone when the next comes, and its memory is used again."""
+"""Of a long file of lines, what is made of one chunk is gone when the next comes, and its memory is
+used again."""
 _FIRST = 64 * KIB
-"""Most files are small, and a buffer of a megabyte is asked of the system, and cleared, for each."""
+"""Most files are small, and a buffer of a megabyte is asked of the system, and cleared, for
+each."""
 
 
 class UnreadablePartError(Exception):
@@ -62,17 +64,18 @@ class Tree(Protocol):
     """As the user gave it."""
 
     def items(self) -> Iterator[Item]:
-        """All files below the root."""
+        """Return all files below the root."""
 
     def chunks(self, path: str) -> Iterator[bytes] | None:
-        """The bytes of one file; None: there is none. UnreadablePartError, if it is no file."""
+        """Return the bytes of one file; None if it is missing. UnreadablePartError if not a
+        file."""
 
     def read(self, path: str, size_max: int) -> bytes | None:
         """The start of one file, one byte more than the bound at most; None: there is none."""
 
 
 def read_start(chunks: Iterator[bytes] | None, size_max: int) -> bytes | None:
-    """Of a file that may be longer than one wants: a byte more than the bound tells so."""
+    """Read at most one byte more than the bound, which shows that the file is longer."""
     if chunks is None:
         return None
     found = bytearray()
@@ -112,7 +115,7 @@ class DirectoryTree:
         if not os.path.lexists(place):
             return None
         if not self._is_inside(place) or not os.path.isfile(place):
-            raise UnreadablePartError("file-special", "is no file of this bundle.")
+            raise UnreadablePartError("file-special", "is not a file of this bundle.")
         return _Reader(place)()
 
     def read(self, path: str, size_max: int) -> bytes | None:
@@ -144,7 +147,9 @@ class DirectoryTree:
                     yield self._link(entry.path, path)
                 else:
                     yield Item(
-                        path, None, fault=("file-special", "is no file (a pipe, socket or device).")
+                        path,
+                        None,
+                        fault=("file-special", "is not a file (a pipe, socket or device)."),
                     )
             waiting.extend(reversed(folders))
 
@@ -159,7 +164,7 @@ class DirectoryTree:
             return Item(path, _Reader(place), True)
         if stat.S_ISDIR(mode):
             return Item(path, None, True)  # what is in it is looked at where it really is
-        return Item(path, None, True, ("file-special", "is no file (a pipe, socket or device)."))
+        return Item(path, None, True, ("file-special", "is not a file (a pipe, socket or device)."))
 
     def _is_inside(self, place: str) -> bool:
         real = os.path.realpath(place)
@@ -212,13 +217,13 @@ class ZipTree:
         self._left = ARTIFACT_ZIP_BYTES_MAX
 
     def items(self) -> Iterator[Item]:
-        held: set[str] = set()
+        seen: set[str] = set()
         for info in self._files:
             if info.is_dir():
                 continue
             path = info.filename[len(self._prefix) :]
-            yield self._item(path, info, path in held)
-            held.add(path)
+            yield self._item(path, info, path in seen)
+            seen.add(path)
 
     def _item(self, path: str, info: zipfile.ZipInfo, again: bool) -> Item:
         fault = constants.fault_of_path(path)
@@ -266,9 +271,7 @@ def open_zip(path: Path) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise UnreadablePartError(
-            "zip-damaged", f"is no archive that can be read: {error}."
-        ) from None
+        raise UnreadablePartError("zip-damaged", f"is not a readable archive: {error}.") from None
     if len(archive.infolist()) > ARTIFACT_FILES_MAX:
         archive.close()
         raise UnreadablePartError("too-many", f"holds more than {ARTIFACT_FILES_MAX} files.")

@@ -1,6 +1,6 @@
 """Read a bundle into records: the suite is a run, each case a span of type `test` in it.
 
-Trace events are told in their order; logs, screenshots and attachments become spans of type
+Trace events become records in their order; logs, screenshots and attachments become spans of type
 `file`, under their case where it is known. Without a `suite_end` the suite was killed: it and
 the cases that were running are interrupted.
 """
@@ -38,11 +38,11 @@ _LEVELS = {"assert_fail": "error", "expected_actual_diff": "warn"}
 _OWN = frozenset(
     (*constants.UNLISTED, *(part.path for part in constants.PART_OF.values() if part.type))
 )
-"""Told by the trace and the root span; not files to look at."""
+"""Files whose content is in the spans and logs already."""
 
 
 def read_tree(tree: Tree) -> Source:
-    """One bundle. UnreadableError: there is no trace, so there is nothing to tell."""
+    """Read one bundle. UnreadableError if it has no trace."""
     problems: list[Problem] = []
     try:
         head = _read_head(tree)
@@ -50,7 +50,8 @@ def read_tree(tree: Tree) -> Source:
         raise UnreadableError(f"{tree.name}/{constants.TRACE}: {error.message}") from None
     if not head:
         raise UnreadableError(
-            f"{tree.name}: no trace in it (expected events in {constants.TRACE}). See `vestige validate`."
+            f"{tree.name}: no trace in it (expected events in {constants.TRACE}). See `vestige "
+            f"validate`."
         )
     first = parse_event(head[0])
     suite = first.suite if isinstance(first, TraceEvent) and first.suite else tree.name
@@ -152,11 +153,11 @@ class _Reader:
             self._note(path, "", error.rule, error.message)
 
     def _has_ends(self) -> bool:
-        held = b""
+        tail = b""
         for chunk in self._chunks(constants.TRACE):
-            if b'"case_end"' in held + chunk:
+            if b'"case_end"' in tail + chunk:
                 return True
-            held = chunk[-16:]
+            tail = chunk[-16:]
         return False
 
     def _tell(self, step: Step) -> Iterator[KnownRecord]:
@@ -187,7 +188,7 @@ class _Reader:
         )
 
     def _link(self, event: TraceEvent) -> Link | None:
-        """To the span of the run that our recorder wrote while the case ran."""
+        """Link to the span of the run that was recorded while the case ran."""
         if self._recorded is None or not isinstance(event.span_id, str):
             return None
         return Link(event.span_id, self._recorded, "recorded")
@@ -216,14 +217,15 @@ class _Reader:
         keys = set(lost)
         names = [name for name, key in self._cases.items() if key in keys]
         running = f"; running: {', '.join(names[:5])}" if names else ""
-        told: Attributes = {
+        error: Attributes = {
             "error.type": "Interrupted",
             "error.message": f"the trace has no suite_end{running}",
         }
-        yield from self._suite.interrupt(lost, self._time_ns, told)
+        yield from self._suite.interrupt(lost, self._time_ns, error)
 
     def _facts(self, event: TraceEvent) -> Attributes:
-        """What meta.json, repro.json and fixtures.json say of the suite; as far as they are there."""
+        """Read the suite's facts from meta.json, repro.json and fixtures.json, as far as they are
+        there."""
         facts: Attributes = {"suite": event.suite, "timestamp": event.run_timestamp}
         if self._recorded is not None:
             facts["recorded_run_id"] = self._recorded
@@ -253,18 +255,18 @@ class _Reader:
     def _file(self, item: Item, number: int) -> Iterator[KnownRecord]:
         """`number` nanoseconds after its case: they follow it, in their order."""
         hasher, size = hashlib.sha256(), 0
-        held: list[bytes] | None = []
+        chunks: list[bytes] | None = []
         for chunk in item.chunks():
             size += len(chunk)
             hasher.update(chunk)
-            if held is not None:
-                held.append(chunk)
+            if chunks is not None:
+                chunks.append(chunk)
                 if size > ARTIFACT_BODY_MAX:
-                    held = None
+                    chunks = None
         owner = self._owners.get(item.path) or item.path.partition("/")[0]
         key = self._cases.get(owner)
         time_ns = self._ends_ns.get(key, self._time_ns) if key is not None else self._time_ns
-        data = None if held is None else b"".join(held)
+        data = None if chunks is None else b"".join(chunks)
         yield from self._suite.file(
             item.path,
             key,

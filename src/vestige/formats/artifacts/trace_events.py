@@ -1,8 +1,8 @@
-"""What a trace tells: which case began, what was asserted in it, how it ended. Pure.
+"""Cases from trace events: which began, what was asserted, how they ended. Pure.
 
     for step in tell(events): step.action, step.case, step.event
 
-In the seed's era a case ends where the next one begins. Later there are `case_end` events, and
+In the first era a case ends where the next one begins. Later there are `case_end` events, and
 cases may run side by side; then only these end a case. Either way every step says which case it
 belongs to, and a case that was still running when the trace broke off is `lost`.
 """
@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
 from vestige.formats.artifacts.json_files.parsing import NotJsonError, parse_json
-from vestige.formats.timestamps import CaseOutcome, parse_outcome, parse_time_ns
+from vestige.formats.timestamps import CaseOutcome, parse_outcome, parse_time_ns, render_time
 
 Action = Literal["suite", "open", "event", "close", "end", "lost"]
 
@@ -25,7 +25,7 @@ _quick_event = msgspec.json.Decoder(TraceEvent).decode
 
 
 class CaseResult(Protocol):
-    """What the typed files say of a case: known from its trace, or to whoever wrote it."""
+    """A case as the typed files need it, from its trace or from its writer."""
 
     name: str
     attachments: list[str]
@@ -104,7 +104,7 @@ def tell(events: Iterable[TraceEvent], explicit: bool = False) -> Iterator[Step]
     running: dict[str, Case] = {}
     count = 0
     last: TraceEvent | None = None
-    for event in events:
+    for event in unfold(events):
         last = event
         case = running.get(event.case) if event.case else None
         if event.kind == "suite_start":
@@ -129,6 +129,33 @@ def tell(events: Iterable[TraceEvent], explicit: bool = False) -> Iterator[Step]
             yield Step("event", case, event)
     if last is not None:
         yield from (Step("lost", case, last) for case in running.values())
+
+
+def unfold(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
+    """Yield the events, with the three of a passing case where a large suite's trace has one."""
+    for event in events:
+        if event.folded is not True or event.kind != "case_end":
+            yield event
+            continue
+        span_id, event.span_id, event.folded = event.span_id, UNSET, UNSET
+        yield msgspec.structs.replace(
+            event,
+            kind="case_start",
+            ts=_start_of(event),
+            span_id=span_id,
+            elapsed_ms=UNSET,
+            status=UNSET,
+        )
+        yield msgspec.structs.replace(event, kind="assert_pass", assertion_id="a1", status=UNSET)
+        yield event
+
+
+def _start_of(end: TraceEvent) -> str:
+    ended_ns = parse_time_ns(end.ts)
+    elapsed_ms = end.elapsed_ms
+    if ended_ns is None or elapsed_ms is UNSET or not 0 <= elapsed_ms < ended_ns / 1e6:
+        return end.ts
+    return render_time(ended_ns - int(elapsed_ms * 1e6), exact=True)
 
 
 def _close(running: dict[str, Case], case: Case, event: TraceEvent) -> Step:
@@ -156,7 +183,7 @@ def parse_event(line: bytes) -> TraceEvent | str:
     except NotJsonError as error:
         return error.message
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-        return "is no event (expected an object with a `kind`)."
+        return "is not an event (expected an object with a `kind`)."
     text = {
         key: value.get(key) if isinstance(value.get(key), str) else ""
         for key in ("suite", "run_timestamp", "ts", "kind", "case", "message")

@@ -65,7 +65,7 @@ def check_typed(part: Part, data: bytes, inventory: Inventory, report: Report) -
 
 
 def _fits(data: bytes, type: Any) -> bool:
-    """Whether a file is as its struct says. Quicker than its schema, which has to be made first."""
+    """Check a file against its struct. Faster than its schema, which must be built first."""
     try:
         value = _decoder(type).decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -86,12 +86,12 @@ def tell(error: NotJsonError, path: str, report: Report) -> None:
 def check_names(value: dict[str, Any], path: str, inventory: Inventory, report: Report) -> None:
     """The suite and timestamp of the bundle, wherever they are said."""
     for key, name in _NAMES.items():
-        own, wanted = value.get(key), inventory.head.get(name)
-        if isinstance(own, str) and isinstance(wanted, str) and own != wanted:
+        own, expected = value.get(key), inventory.head.get(name)
+        if isinstance(own, str) and isinstance(expected, str) and own != expected:
             report.add(
                 f"{name}-differs",
                 path,
-                f"{shown(own)} is {shown(wanted)} in bundle.json.",
+                f"{shown(own)} is {shown(expected)} in bundle.json.",
                 f"/{key}",
             )
 
@@ -99,17 +99,17 @@ def check_names(value: dict[str, Any], path: str, inventory: Inventory, report: 
 def _check_counts(
     rule: str, own: Any, path: str, pointer: str, inventory: Inventory, report: Report
 ) -> None:
-    wanted = inventory.head.get("counts")
-    if not isinstance(own, dict) or not isinstance(wanted, dict):
+    expected = inventory.head.get("counts")
+    if not isinstance(own, dict) or not isinstance(expected, dict):
         return
     for name in ("total", "pass", "fail", "skip"):
-        a, b = own.get(name), wanted.get(name)
+        a, b = own.get(name), expected.get(name)
         if type(a) is int and type(b) is int and a != b:
             report.add(rule, path, f"{a} is {b} in bundle.json.", f"{pointer}/{name}")
 
 
 def _check_later_keys(value: dict[str, Any], path: str, report: Report) -> None:
-    """What the validators of later eras want of manifest.json, beyond its types."""
+    """Check what later eras require of manifest.json beyond its types."""
     for name, keys in constants.MANIFEST_KEYS.items():
         inner = value.get(name)
         for key, kinds in keys.items():
@@ -160,13 +160,13 @@ def _check_index(value: dict[str, Any], path: str, inventory: Inventory, report:
                 f"/files/{at}/path",
             )
             continue
-        for key, wanted in (("bytes", listed.bytes), ("sha256", listed.sha256)):
+        for key, expected in (("bytes", listed.bytes), ("sha256", listed.sha256)):
             own = entry.get(key)
-            if own is not None and wanted is not None and own != wanted:
+            if own is not None and expected is not None and own != expected:
                 report.add(
                     "index-entry-differs",
                     path,
-                    f"{name}: {shown(own)} is {shown(wanted)} in bundle.json.",
+                    f"{name}: {shown(own)} is {shown(expected)} in bundle.json.",
                     f"/files/{at}/{key}",
                 )
 
@@ -193,11 +193,11 @@ def _check_strict(value: dict[str, Any], path: str, inventory: Inventory, report
     if path == "summary.json":
         _check_counts("summary-differs", value, path, "", inventory, report)
         for key in ("started_at", "ended_at"):
-            own, wanted = value.get(key), inventory.head.get(key)
-            if isinstance(own, str) and isinstance(wanted, str) and own != wanted:
+            own, expected = value.get(key), inventory.head.get(key)
+            if isinstance(own, str) and isinstance(expected, str) and own != expected:
                 report.add(
                     "summary-differs",
                     path,
-                    f"{shown(own)} is {shown(wanted)} in bundle.json.",
+                    f"{shown(own)} is {shown(expected)} in bundle.json.",
                     f"/{key}",
                 )

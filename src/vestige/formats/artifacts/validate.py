@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 def check_bundle(
     tree: Tree, profile: Profile = "seed", hashed: Mapping[str, tuple[int, str]] | None = None
 ) -> tuple[int, list[Problem]]:
-    """How many files were looked at, and all that is wrong. `hashed`: size and sha256 of files that the caller
-    read a moment ago; they are not hashed again, and only those whose content is checked are read again."""
+    """How many files were looked at, and all that is wrong. `hashed`: size and sha256 of files that
+    the caller read a moment ago; they are not hashed again, and only those whose content is checked
+    are read again."""
     report = Report(tree.name, profile)
     try:
         inventory = read_inventory(tree, report)
@@ -133,9 +134,9 @@ class _Walk:
             if path.endswith(".jsonl"):
                 self._scenarios = ScenarioLines(path, self.inventory, self.report)
                 return self._scenarios
-            return _Whole(path, part, self)
+            return _JsonFile(path, part, self)
         if path.endswith(".json"):
-            return _Whole(path, None, self)
+            return _JsonFile(path, None, self)
         if path.endswith((".jsonl", ".ndjson")):
             return Lines(path, self.report)
         return None
@@ -198,7 +199,7 @@ def _feed(item: Item, reader: _Reader) -> int:
     return size
 
 
-class _Whole:
+class _JsonFile:
     """A JSON file, held until it has ended. A larger one is skimmed, or given up if it is typed."""
 
     def __init__(self, path: str, part: Part | None, walk: _Walk) -> None:

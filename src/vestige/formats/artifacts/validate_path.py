@@ -38,7 +38,8 @@ def _check_directory(path: Path, profile: Profile) -> Iterator[ValidationResult]
     places = find_places(path)
     if not places.bundles:
         raise NotFoundError(
-            f"{path}: no bundle in it (expected {constants.BUNDLE}, or a tree of <suite>/<timestamp>/)."
+            f"{path}: no bundle in it (expected {constants.BUNDLE}, or a tree of "
+            f"<suite>/<timestamp>/)."
         )
     for bundle in places.bundles:
         yield _check_one(bundle, profile)

@@ -25,11 +25,12 @@ from msgspec import UNSET
 
 from vestige.formats.artifacts import constants, file_structs
 from vestige.formats.artifacts.file_structs import Counts, Git, TraceEvent
+from vestige.formats.artifacts.passed_groups import PassedGroup, group_passes
 from vestige.formats.artifacts.read import DirectoryTree, UnreadablePartError
 from vestige.formats.timestamps import render_time
-from vestige.limits import MIB
+from vestige.limits import ARTIFACT_CASES_LISTED_MAX, MIB
 from vestige.record.coercion import clean_text
-from vestige.record.line_template import GAP, NUMBER, with_gaps
+from vestige.record.line_template import GAP, NUMBER, line_template
 
 if TYPE_CHECKING:
     from vestige.formats.artifacts.trace_events import Case, CaseResult
@@ -76,7 +77,7 @@ class SuiteFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _environment_of(runner: Mapping[str, Any]) -> dict[str, Any]:
-    """What later eras want to know of the machine: the program that ran the tests, and no Rust."""
+    """Return the machine facts that later eras require, with an empty Rust version."""
     own = {"os": "", "arch": "", **runner}
     return {**own, "rust_version": "", "binary_version": str(runner.get("python", ""))}
 
@@ -114,22 +115,39 @@ def finish_bundle(
     root: Path,
     facts: SuiteFacts,
     known: Mapping[str, tuple[int, str]] | None = None,
-    told: tuple[Sequence[CaseResult], Counts] | None = None,
+    cases_read: tuple[Sequence[CaseResult], Counts] | None = None,
     files: dict[str, tuple[int, str]] | None = None,
 ) -> Path:
     """Write every typed file, then `bundle.json`. `known`: (size, sha256) of files that were
-    hashed while they were written, by path; the others are hashed now. `told` and `files`: what
-    `read_cases` and `hash_files` gave, if they were asked."""
-    cases, counts = told or read_cases(root)
+    hashed while they were written, by path; the others are hashed now. `cases_read` and `files`:
+    the results of
+    `read_cases` and `hash_files`, if known."""
+    cases, counts = cases_read or read_cases(root)
+    if files is None and is_large(cases):
+        _fold_trace(root)
     files = hash_files(root, known or {}) if files is None else files
     writer = _Finisher(root, facts, cases, counts, files)
     return writer.finish()
 
 
+def is_large(cases: Sequence[CaseResult]) -> bool:
+    """Check whether a suite has more cases than its bundle lists one by one."""
+    return len(cases) > ARTIFACT_CASES_LISTED_MAX
+
+
+def _fold_trace(root: Path) -> None:
+    from vestige.formats.artifacts.folded_trace import write_folded
+
+    half = root / f"{constants.TRACE}.part"
+    with open(half, "wb") as out:
+        write_folded(root / constants.TRACE, out)
+    os.replace(half, root / constants.TRACE)
+
+
 def read_cases(
     root: Path, seen: Callable[[TraceEvent], None] = lambda event: None
 ) -> tuple[list[Case], Counts]:
-    """The cases that a trace tells, and its last counters. A torn line is passed over.
+    """Return the cases of a trace and its last counters. A torn line is skipped.
     `seen`: gets every event, so that a trace need not be read twice."""
     from vestige.formats.artifacts.trace_events import (
         tell,  # who wrote a trace itself need not read it
@@ -164,7 +182,7 @@ def _has_ends(path: Path) -> bool:
 
 
 def hash_files(root: Path, known: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
-    """Size and sha256 of every file that is not written anew by `finish_bundle`."""
+    """Return size and sha256 of every file that `finish_bundle` does not write."""
     found: dict[str, tuple[int, str]] = {}
     for item in DirectoryTree(root).items():
         if item.path in known:
@@ -197,6 +215,8 @@ class _Finisher:
     ) -> None:
         self.root, self.facts, self.counts, self.files = root, facts, counts, files
         self.last = list(_last_attempts(cases).values())
+        self.listed = group_passes(self.last) if is_large(cases) else self.last
+        """The cases of manifest.json and scenarios.jsonl."""
         self.started = render_time(facts.started_ns)
         self.ended = render_time(facts.ended_ns)
         self.name = (1, facts.suite, facts.timestamp)
@@ -268,8 +288,8 @@ class _Finisher:
     def _write_replay(self) -> None:
         facts = self.facts
         self._text("repro.txt", [facts.command])
-        told = [f"{key}={shlex.quote(value)}" for key, value in facts.replay_environment.items()]
-        self._text("repro.env", told)
+        lines = [f"{key}={shlex.quote(value)}" for key, value in facts.replay_environment.items()]
+        self._text("repro.env", lines)
         seconds = facts.started_ns // 10**9
         repro = file_structs.Repro(
             *self.name, facts.clock_mode, facts.seed, self.started, seconds, facts.command
@@ -277,13 +297,13 @@ class _Finisher:
         self._json("repro.json", {**msgspec.to_builtins(repro), **facts.replay_keys})
 
     def _write_later(self) -> None:
-        """What later eras want: the same facts, case by case."""
+        """Write the files that later eras require: the same facts, case by case."""
         facts = self.facts
         cases = [
             file_structs.ManifestCase(
                 case.name, case.outcome, case.assertions, case.duration_ms, self._artifacts(case)
             )
-            for case in self.last
+            for case in self.listed
         ]
         # Not indented: of a suite of many cases it would be larger than validators read.
         self._bytes(
@@ -325,7 +345,8 @@ class _Finisher:
         replay: Mapping[str, str],
         diagnostics: Mapping[str, str],
     ) -> Iterator[bytes]:
-        """A line for each case. What is the same in all of them is encoded once: a suite has thousands."""
+        """A line for each case. What is the same in all of them is encoded once: a suite has
+        thousands."""
         facts = self.facts
         folder = str(facts.paths.get("artifact_dir", ""))
         again: Any = replay
@@ -344,11 +365,11 @@ class _Finisher:
             again,
             {"events": constants.TRACE},
         )
-        line = with_gaps(_encode(scenario))
+        line = line_template(_encode(scenario))
         command = facts.case_command
-        for case, entry in zip(self.last, cases, strict=True):
+        for case, entry in zip(self.listed, cases, strict=True):
             artifacts, failures = entry.artifacts, case.failures
-            told: tuple[bytes | int, ...] = (
+            values: tuple[bytes | int, ...] = (
                 _encode(entry.name),
                 _encode(entry.status),
                 entry.assertion_count,
@@ -359,8 +380,9 @@ class _Finisher:
                 else b"[]",
             )
             if command is not None:
-                told = (*told, _encode(command(entry.name)))
-            yield line % told
+                again = facts.command if isinstance(case, PassedGroup) else command(entry.name)
+                values = (*values, _encode(again))
+            yield line % values
 
     def _artifacts(self, case: CaseResult) -> list[str]:
         if not case.attachments:
@@ -369,21 +391,23 @@ class _Finisher:
 
     def _transcript(self) -> list[str]:
         facts, counts = self.facts, self.counts
-        told = [
+        lines = [
             f"suite: {facts.suite}",
             f"timestamp: {facts.timestamp}",
             f"started_at: {self.started}",
             f"ended_at: {self.ended}",
-            f"counts: total={counts.total} pass={counts.passed} fail={counts.fail} skip={counts.skip}",
-            f"git: commit={facts.git.commit} branch={facts.git.branch} dirty={str(facts.git.dirty).lower()}",
+            f"counts: total={counts.total} pass={counts.passed} fail={counts.fail} "
+            f"skip={counts.skip}",
+            f"git: commit={facts.git.commit} branch={facts.git.branch} "
+            f"dirty={str(facts.git.dirty).lower()}",
             f"repro_command: {facts.command}",
         ]
-        told += [f"note: {note}" for note in facts.notes]
+        lines += [f"note: {note}" for note in facts.notes]
         for case in self.last:
             if case.outcome in ("fail", "unknown"):
                 message = f": {case.failures[0]}" if case.failures else ""
-                told.append(f"{case.outcome}: {case.name}{message}")
-        return [_one_line(line) for line in told]
+                lines.append(f"{case.outcome}: {case.name}{message}")
+        return [_one_line(line) for line in lines]
 
     def _write_bundle(self) -> Path:
         facts = self.facts
@@ -423,7 +447,8 @@ class _Finisher:
         self._blocks(path, (data,))
 
     def _blocks(self, path: str, parts: Iterable[bytes]) -> None:
-        """Short parts, many of them at once: all together they would take as much memory as the file."""
+        """Short parts, many of them at once: all together they would take as much memory as the
+        file."""
         hasher, size, rest = hashlib.sha256(), 0, iter(parts)
         with open(self.root / path, "wb") as file:
             while block := b"".join(islice(rest, _PARTS)):
@@ -433,7 +458,7 @@ class _Finisher:
 
 
 def _last_attempts(cases: Sequence[CaseResult]) -> dict[str, CaseResult]:
-    """One a name, as later eras want it; what earlier attempts attached stays with the case."""
+    """Return the last case of each name, with the attachments of earlier attempts."""
     found: dict[str, CaseResult] = {}
     for case in cases:
         earlier = found.get(case.name)
@@ -444,7 +469,7 @@ def _last_attempts(cases: Sequence[CaseResult]) -> dict[str, CaseResult]:
 
 
 def _encode(value: Any) -> bytes:
-    """As JSON; lone surrogates, which UTF-8 cannot hold, as text that tells them."""
+    """Encode as JSON. Lone surrogates, which UTF-8 cannot represent, become escapes."""
     try:
         return _quick(value)
     except UnicodeEncodeError:
@@ -470,4 +495,12 @@ def _one_line(text: str) -> str:
     )
 
 
-__all__ = ["NO_GIT", "SuiteFacts", "TraceFile", "finish_bundle", "hash_files", "read_cases"]
+__all__ = [
+    "NO_GIT",
+    "SuiteFacts",
+    "TraceFile",
+    "finish_bundle",
+    "hash_files",
+    "is_large",
+    "read_cases",
+]

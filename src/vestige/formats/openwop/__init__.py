@@ -1,8 +1,12 @@
 """OpenWOP debug bundles: one run as one JSON document, portable, redacted, at most 8 MB.
 
-formats/openwop/from_records.py      a run as OpenWOP tells it     formats/openwop/assemble.py     put together, within the cap
-formats/openwop/event_payloads.py   what each event says          formats/openwop/redaction_modes.py    redaction modes; formats/openwop/host_details.py: nothing of the machine
-formats/openwop/to_records.py    a bundle as a run             formats/openwop/validate.py   all that is wrong with one; rules.py: by which rule
+formats/openwop/from_records.py       a run as OpenWOP documents
+formats/openwop/event_payloads.py     the payload of each event
+formats/openwop/assemble.py           one bundle within the size limit
+formats/openwop/redaction_modes.py    redaction modes
+formats/openwop/host_details.py       remove details of the machine
+formats/openwop/to_records.py         a bundle as a run
+formats/openwop/validate.py           all problems of a bundle, by the rules of rules.py
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ _SIGNS = (b'"bundleVersion"', b'"redactionMode"', b'"redactionApplied"')
 
 
 def is_readable(path: Path) -> bool:
-    """A JSON object that names the version of a bundle: near its beginning, or near its end."""
+    """Return whether a file is a JSON object with a bundle's version near its start or end."""
     try:
         if not path.is_file():
             return False
@@ -51,7 +55,7 @@ def validate_run(path: Path) -> Sequence[Problem]:
 
 
 def write_run(run: RunToWrite, target: Path, redaction: Mode = "mask", key: bytes = b"") -> Path:
-    """To the target, a file that is not there yet, or into it, a folder. `key`: of the hashes."""
+    """Write to a new file, or into an existing folder. `key`: the key of the hashes."""
     from vestige.formats.openwop.write import write_bundle
 
     return write_bundle(run, target, redaction, key)

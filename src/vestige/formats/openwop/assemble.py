@@ -32,7 +32,7 @@ class BundleSection:
     items: list[bytes]
     size_bytes: int
     """With a comma after each."""
-    whole: bool
+    is_complete: bool
 
 
 def assemble(story: Story, generated_ns: int, max_events: int | None = None) -> bytes:
@@ -50,10 +50,10 @@ def assemble(story: Story, generated_ns: int, max_events: int | None = None) -> 
     # A quarter is the spans', however many events there are; what the events leave is theirs too.
     spans = _keep(source, room // 4)
     events = _keep(story.events(), room - spans.size_bytes, max_events)
-    if not spans.whole and events.whole:
+    if not spans.is_complete and events.is_complete:
         _go_on(spans, source, room - events.size_bytes)
-    for name, kept in (("events", events), ("spans", spans), ("annotations", notes)):
-        parts += [f',"{name}":['.encode(), b",".join(kept.items), b"]"]
+    for name, section in (("events", events), ("spans", spans), ("annotations", notes)):
+        parts += [f',"{name}":['.encode(), b",".join(section.items), b"]"]
     parts.append(encode(_flags(story, events, spans, notes)).replace(b"{", b",", 1))
     return b"".join(parts)
 
@@ -65,30 +65,30 @@ def _flags(
         "redactionApplied": story.privacy.applied,
         "redactionMode": story.privacy.mode,
     }
-    cut = [] if events.whole else [EVENTS_CUT]
-    cut += [] if spans.whole else ["spans_truncated_to_size_cap"]
-    cut += [] if notes.whole else ["annotations_truncated_to_size_cap"]
+    cut = [] if events.is_complete else [EVENTS_CUT]
+    cut += [] if spans.is_complete else ["spans_truncated_to_size_cap"]
+    cut += [] if notes.is_complete else ["annotations_truncated_to_size_cap"]
     cut += [f"{name}_truncated_to_size_cap" for name in story.cut]
     return flags | {"truncated": True, "truncatedReason": cut[0]} if cut else flags
 
 
 def _keep(items: Iterable[bytes], room: int, count_max: int | None = None) -> BundleSection:
-    kept = BundleSection([], 0, True)
-    _go_on(kept, items, room, count_max)
-    return kept
+    section = BundleSection([], 0, True)
+    _go_on(section, items, room, count_max)
+    return section
 
 
 def _go_on(
-    kept: BundleSection, items: Iterable[bytes], room: int, count_max: int | None = None
+    section: BundleSection, items: Iterable[bytes], room: int, count_max: int | None = None
 ) -> None:
-    kept.whole = True
+    section.is_complete = True
     for item in items:
-        full = count_max is not None and len(kept.items) >= count_max
-        if full or kept.size_bytes + len(item) + 1 > room:
-            kept.whole = False
+        full = count_max is not None and len(section.items) >= count_max
+        if full or section.size_bytes + len(item) + 1 > room:
+            section.is_complete = False
             return
-        kept.items.append(item)
-        kept.size_bytes += len(item) + 1
+        section.items.append(item)
+        section.size_bytes += len(item) + 1
 
 
 @dataclass(frozen=True, slots=True)

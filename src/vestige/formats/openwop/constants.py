@@ -18,13 +18,18 @@ REDACTED: Final = "[REDACTED]"
 OMITTED: Final = "[OMITTED]"
 """Where a field has to be there, and its value may not."""
 INTERNAL: Final = "[INTERNAL]"
-"""In place of what tells about the machine: addresses, host names, connection strings."""
+"""Replaces details of the machine: addresses, host names, connection strings."""
 
 TERMINAL: Final = ("run.completed", "run.failed", "run.cancelled")
 ENDED: Final = ("completed", "failed", "cancelled")
 """Statuses of a run that has ended."""
 
-STATUS_OF: Final = {"running": "running", "ok": "completed", "cancelled": "cancelled"}
+STATUS_OF: Final = {
+    "running": "running",
+    "ok": "completed",
+    "unknown": "completed",
+    "cancelled": "cancelled",
+}
 """Our outcomes; every other one is `failed`, and the error's code says which."""
 
 EVENTS_CUT: Final = "events_truncated_to_size_cap"

@@ -1,4 +1,4 @@
-"""What the model calls of a run used and cost, as `metrics.openwopCost` and `provider.usage` say it.
+"""Usage and cost of the model calls of a run, as `metrics.openwopCost` and `provider.usage`.
 
 A cost that the program recorded counts before the table of prices. A model without a price has no
 cost: a zero would be a lie.
@@ -23,7 +23,8 @@ PRICED_ALONE_MAX: Final = 200
 """Calls of one model that are priced one by one: of many, that takes longer than all the rest."""
 
 PRICED_AT_ONCE: Final = 100_000
-"""Tokens. The sum of more calls is priced in parts of a request's usual length: a price may rise with it."""
+"""Tokens. The sum of more calls is priced in parts of a request's usual length: a price may rise
+with it."""
 
 
 @dataclass(slots=True)
@@ -70,8 +71,8 @@ def has_usage(span: SpanInfo) -> bool:
 
 def model_of(span: SpanInfo) -> tuple[str, str]:
     """(model, provider), in the one way in which providers are written there."""
-    told = span.attributes
-    model, provider = told.get("model"), told.get("provider")
+    attributes = span.attributes
+    model, provider = attributes.get("model"), attributes.get("provider")
     return (
         model if isinstance(model, str) and model else span.name or "unknown",
         provider.lower() if isinstance(provider, str) and provider else "unknown",

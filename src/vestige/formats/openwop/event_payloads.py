@@ -1,10 +1,11 @@
-"""What each event says: payloads as run-event-payloads.schema has them, from spans, lines and bodies.
+"""Payloads of events, as in run-event-payloads.schema, from spans, log records and bodies.
 
     tell = Telling(source, root_id, machine)
     tell.started(span)                # of node.started
     tell.returned(span)               # of agent.toolReturned
 
-Elsewhere: which events there are, and in which order, formats/openwop/from_records.py; what may leave, formats/openwop/redaction_modes.py.
+Elsewhere: which events there are, and in which order, formats/openwop/from_records.py; what may
+leave, formats/openwop/redaction_modes.py.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from vestige.formats.openwop.host_details import HostDetails, is_private_key
 from vestige.formats.openwop.redaction_modes import DEPTH_MAX
 from vestige.formats.protocol import RunToWrite
 from vestige.limits import ATTRIBUTE_VALUE_MAX, STACK_MAX
-from vestige.record.coercion import cut, text_of_bytes
+from vestige.record.coercion import text_of_bytes, truncate
 from vestige.record.run import BodyRef, LogInfo, SpanInfo
 from vestige.record.types import LEVELS, Attributes
 
 MISSING: Final = "(gone: no longer kept)"
 _CODES: Final = {"interrupted": "interrupted", "timeout": "timeout", "cancelled": "cancelled"}
-_SAID: Final = frozenset(
+_REPORTED_KEYS: Final = frozenset(
     (
         "error.type",
         "error.code",
@@ -45,7 +46,7 @@ _SAID: Final = frozenset(
 _decode = msgspec.json.Decoder().decode
 
 
-class Telling:
+class EventPayloads:
     """Payloads of one run's events."""
 
     def __init__(
@@ -67,43 +68,43 @@ class Telling:
     # --- nodes ------------------------------------------------------------------------------
 
     def started(self, span: SpanInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "nodeId": self.node_id(span.id),
             "typeId": span.type or "step",
             "name": span.name,
             "component": span.component,
         }
         if span.parent_id is not None and span.parent_id != self._run_span:
-            told["parentNodeId"] = self.node_id(span.parent_id)
+            payload["parentNodeId"] = self.node_id(span.parent_id)
         attempt = span.attributes.get("attempt")
         if type(attempt) is int and attempt > 0:
-            told["attempt"] = attempt - 1  # there the first is number 0
+            payload["attempt"] = attempt - 1  # there the first is number 0
         if _is_about_machine(span):
-            told["inputs"] = INTERNAL
+            payload["inputs"] = INTERNAL
         elif span.type != "tool":
-            self._put(told, "inputs", span.input)
-        return told
+            self._put(payload, "inputs", span.input)
+        return payload
 
     def completed(self, span: SpanInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {"nodeId": self.node_id(span.id), **_took(span)}
+        payload: dict[str, Any] = {"nodeId": self.node_id(span.id), **_took(span)}
         if span.type != "tool" and (outputs := self.object(span.output)) is not None:
-            told["outputs"] = outputs
-        return told | self._facts(span)
+            payload["outputs"] = outputs
+        return payload | self._facts(span)
 
     def failed(self, span: SpanInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "nodeId": self.node_id(span.id),
             "error": error_of(span),
             **_took(span),
         }
-        self._put(told, "outputs", span.output)
-        return told | self._facts(span)
+        self._put(payload, "outputs", span.output)
+        return payload | self._facts(span)
 
     def cancelled(self, span: SpanInfo) -> dict[str, Any]:
         # An error's message under a name that errors do not have.
         reason = self._machine.error(error_of(span)["message"])
-        told: dict[str, Any] = {"nodeId": self.node_id(span.id), "reason": reason}
-        return told | _took(span) | self._facts(span)
+        payload: dict[str, Any] = {"nodeId": self.node_id(span.id), "reason": reason}
+        return payload | _took(span) | self._facts(span)
 
     def _facts(self, span: SpanInfo) -> dict[str, Any]:
         facts = {} if span.type == "process" else public(span.attributes)
@@ -112,24 +113,24 @@ class Telling:
     # --- calls ------------------------------------------------------------------------------
 
     def called(self, span: SpanInfo) -> dict[str, Any]:
-        told = _call(span)
-        self._put(told, "inputs", span.input)
-        return told
+        payload = _call(span)
+        self._put(payload, "inputs", span.input)
+        return payload
 
     def returned(self, span: SpanInfo) -> dict[str, Any]:
-        told = {**_call(span), "status": "ok" if span.status == "ok" else "error", **_took(span)}
+        payload = {**_call(span), "status": "ok" if span.status == "ok" else "error", **_took(span)}
         if span.status == "ok":
-            self._put(told, "outcome", span.output)
+            self._put(payload, "outcome", span.output)
         else:
-            told["error"] = error_of(span)
-        return told
+            payload["error"] = error_of(span)
+        return payload
 
     def usage(self, span: SpanInfo) -> dict[str, Any]:
         usage = usage_of(span)
         assert usage is not None
         model, provider = model_of(span)
         read, written = usage.input_tokens or 0, usage.output_tokens or 0
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "provider": provider,
             "model": model,
             "inputTokens": read,
@@ -141,23 +142,23 @@ class Telling:
             "cacheReadTokens": usage.cache_read_tokens,
             "cacheWriteTokens": usage.cache_write_tokens,
         }
-        told |= {key: count for key, count in cached.items() if count is not None}
+        payload |= {key: count for key, count in cached.items() if count is not None}
         cost = cost_of(span, usage, self._source.prices)
-        return told if cost is None else {**told, "costEstimateUsd": cost}
+        return payload if cost is None else {**payload, "costEstimateUsd": cost}
 
     def line(self, log: LogInfo) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "level": log.level if log.level in LEVELS else "info",
             "message": log.message,
         }
         if log.span_id is not None and log.span_id != self._run_span:
-            told["nodeId"] = self.node_id(log.span_id)
+            payload["nodeId"] = self.node_id(log.span_id)
         fields: dict[str, Any] = {"component": log.component, **public(log.attributes)}
         for key, field in (("error.type", "type"), ("error.message", "message")):
             if key in log.attributes:
                 fields.setdefault("error", {})[field] = log.attributes[key]
         self._put(fields, "body", log.body)
-        return {**told, "fields": fields}
+        return {**payload, "fields": fields}
 
     # --- bodies -----------------------------------------------------------------------------
 
@@ -175,13 +176,13 @@ class Telling:
         value = self.value(ref)
         return value if value is None or isinstance(value, dict) else {"value": value}
 
-    def _put(self, told: dict[str, Any], key: str, ref: BodyRef | None) -> None:
+    def _put(self, payload: dict[str, Any], key: str, ref: BodyRef | None) -> None:
         if ref is not None:
-            told[key] = self.value(ref)
+            payload[key] = self.value(ref)
 
 
 def value_of(data: bytes) -> Any:
-    """Bytes as a JSON value. What is no object or array, or nested too deeply, is text."""
+    """Bytes as a JSON value. Anything but an object or array, or one nested too deeply, is text."""
     if data[:64].lstrip()[:1] not in (b"{", b"["):
         return text_of_bytes(data)
     try:
@@ -203,11 +204,11 @@ def _is_deep(value: Any, left: int) -> bool:
 
 
 def public(attributes: Attributes) -> dict[str, Any]:
-    """Attributes without those that tell about the machine, and those told elsewhere."""
+    """Return the attributes without machine details and those reported elsewhere."""
     return {
         key: value
         for key, value in attributes.items()
-        if key not in _SAID and not is_private_key(key)
+        if key not in _REPORTED_KEYS and not is_private_key(key)
     }
 
 
@@ -217,26 +218,27 @@ def error_of(span: SpanInfo) -> dict[str, Any]:
     return error_from(span.attributes, status)
 
 
-def error_from(attributes: Attributes, status: str, said: str = "") -> dict[str, Any]:
+def error_from(attributes: Attributes, status: str, default: str = "") -> dict[str, Any]:
     kind, message = attributes.get("error.type"), attributes.get("error.message")
     stack = attributes.get("error.stack")
     name = str(kind).rpartition(".")[2] if kind else ""
     own = attributes.get("error.code")
-    told: dict[str, Any] = {
+    payload: dict[str, Any] = {
         "code": _CODES.get(status) or (own if isinstance(own, str) else "") or name or "error",
-        "message": cut(str(message or ""), ATTRIBUTE_VALUE_MAX)
-        or said
+        "message": truncate(str(message or ""), ATTRIBUTE_VALUE_MAX)
+        or default
         or name
         or f"ended as {status}",
     }
-    details: dict[str, Any] = {"type": cut(str(kind), 500)} if kind else {}
+    details: dict[str, Any] = {"type": truncate(str(kind), 500)} if kind else {}
     if isinstance(stack, str) and stack:
-        details["stack"] = cut(stack, STACK_MAX)
-    return {**told, "details": details} if details else told
+        details["stack"] = truncate(stack, STACK_MAX)
+    return {**payload, "details": details} if details else payload
 
 
 def _is_about_machine(span: SpanInfo) -> bool:
-    """A file of a test suite's bundle that describes where it ran: its environment and command line."""
+    """A file of a test suite's bundle that describes where it ran: its environment and command
+    line."""
     path = span.attributes.get("path")
     if span.type != "file" or not isinstance(path, str):
         return False
@@ -248,8 +250,8 @@ def _took(span: SpanInfo) -> dict[str, int]:
 
 
 def _call(span: SpanInfo) -> dict[str, Any]:
-    told = span.attributes
-    name, call = told.get("tool_name"), told.get("tool_call_id")
+    attributes = span.attributes
+    name, call = attributes.get("tool_name"), attributes.get("tool_call_id")
     return {
         "agentId": agent_id(span.component),
         "toolName": (name if isinstance(name, str) and name else span.name) or "tool",

@@ -1,4 +1,4 @@
-"""A stored run as OpenWOP tells it: one snapshot, events in order, spans, metrics, annotations.
+"""A stored run as OpenWOP documents: one snapshot, events in order, spans, metrics, annotations.
 
     story = Story(RunToWrite(run, read_body), "mask")
     story.snapshot()                   # the run, as GET /v1/runs/{runId} answers
@@ -12,9 +12,10 @@
     a line said             log.appended
 
 The one hard fact: bundle, event poll and snapshot all come from here, so they cannot differ. What
-ended the run is told last, whatever was written after it.
+ended the run comes last, whatever was written after it.
 
-Elsewhere: payloads in formats/openwop/event_payloads.py; putting it together in formats/openwop/assemble.py.
+Elsewhere: payloads in formats/openwop/event_payloads.py; putting it together in
+formats/openwop/assemble.py.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from vestige.formats.openwop.constants import (
     render_time,
     status_of,
 )
-from vestige.formats.openwop.event_payloads import Telling, error_from, public
+from vestige.formats.openwop.event_payloads import EventPayloads, error_from, public
 from vestige.formats.openwop.host_details import HostDetails
 from vestige.formats.openwop.redaction_modes import Privacy
 from vestige.formats.protocol import RunToWrite, derived_span_id
 from vestige.formats.run_to_records import get_end_ns, order_moments
 from vestige.limits import NAME_MAX, OPENWOP_BUNDLE_MAX, OPENWOP_PART_MAX
-from vestige.record.coercion import cut
+from vestige.record.coercion import truncate
 from vestige.record.note import Note
 from vestige.record.run import PARTIAL, BodyRef, LogInfo, RunInfo, SpanInfo
 from vestige.record.types import OWN_COMPONENT
@@ -51,7 +52,7 @@ _OWN: Final = frozenset((PARTIAL, "traceparent", "sampled", "implicit", "command
 
 
 class Story:
-    """One run, told under one redaction mode."""
+    """One run under one redaction mode."""
 
     def __init__(
         self,
@@ -66,15 +67,15 @@ class Story:
         self.info = info = source.run.info
         self.root = _root_of(source)
         self.root_id = self.root.id if self.root is not None else derived_span_id(FORMAT, info.id)
-        told = self.root.attributes if self.root is not None else {}
+        root_attributes = self.root.attributes if self.root is not None else {}
         processes = [span.attributes for span in source.run.spans if span.type == "process"]
-        machine = HostDetails(source.process, told, *processes)
+        machine = HostDetails(source.process, root_attributes, *processes)
         self.privacy = Privacy(mode, machine, key)
         self.cap_bytes = cap_bytes
         self.cut: list[str] = []
         """Parts of the run itself that are too large to go out whole."""
         self._node_ids = _node_ids_of(source.run.spans)
-        self._tell = Telling(source, self.root_id, machine, self._node_ids)
+        self._tell = EventPayloads(source, self.root_id, machine, self._node_ids)
         nodes: list[SpanInfo | LogInfo] = [*source.run.spans, *source.run.logs]
         if any(node.redacted for node in nodes):
             self.privacy.refuse()
@@ -87,22 +88,22 @@ class Story:
 
     @cached_property
     def snapshot(self) -> bytes:
-        """The run as it stands."""
-        told = {**summary(self.info), "inputs": self._inputs, "variables": self._variables}
-        if self.has_ended and told["status"] == "failed":
-            told["error"] = self._error
+        """Render the run's current state."""
+        snapshot = {**summary(self.info), "inputs": self._inputs, "variables": self._variables}
+        if self.has_ended and snapshot["status"] == "failed":
+            snapshot["error"] = self._error
         if self._metadata:
-            told["metadata"] = self._metadata
+            snapshot["metadata"] = self._metadata
         if self._cost is not None:
-            told["metrics"] = {"openwopCost": self._cost}
-        return self.privacy.render(told)
+            snapshot["metrics"] = {"openwopCost": self._cost}
+        return self.privacy.render(snapshot)
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:
-        """What the program said of the run as a whole."""
-        told: dict[str, Any] = {}
+        """Return the attributes that the program set on the run."""
+        metadata: dict[str, Any] = {}
         if self.info.conversation_id is not None:
-            told["conversationId"] = cut(self.info.conversation_id, NAME_MAX)
+            metadata["conversationId"] = truncate(self.info.conversation_id, NAME_MAX)
         own = public(self.root.attributes) if self.root is not None else {}
         own = {
             key: value
@@ -110,10 +111,10 @@ class Story:
             if key not in _OWN and not key.startswith("openwop.")
         }
         if own and len(self.privacy.render(own)) <= self._part_max:
-            told["attributes"] = own
+            metadata["attributes"] = own
         elif own:
             self.cut.append("metadata")
-        return told
+        return metadata
 
     @property
     def _part_max(self) -> int:
@@ -145,7 +146,8 @@ class Story:
         return {}
 
     def _part(self, name: str, ref: BodyRef | None) -> dict[str, Any] | None:
-        """A body that belongs to the run as a whole; too large a one is told by its size."""
+        """A body that belongs to the run as a whole; one that is too large is replaced by its
+        size."""
         if ref is None:
             return None
         most = self._part_max
@@ -166,10 +168,10 @@ class Story:
         elif failed is not None and failed.attributes.get("error.type") == own.get("error.type"):
             own = {"error.code": failed.attributes.get("error.code"), **own}
         stamp = next((log.message for log in self._source.run.logs if _is_stamp(log)), "")
-        said = stamp or (
+        message = stamp or (
             "the program ended before the run did" if self.info.outcome == "interrupted" else ""
         )
-        return error_from(own, self.info.outcome, said)
+        return error_from(own, self.info.outcome, message)
 
     @cached_property
     def _failed_node(self) -> SpanInfo | None:
@@ -200,9 +202,9 @@ class Story:
     @cached_property
     def event_count(self) -> int:
         nodes = [span for span in self._source.run.spans if span is not self.root]
-        told = sum(_count(span, ends=False) for span in nodes)
-        told += sum(_count(span, ends=True) for span in nodes if span.status is not None)
-        return 1 + told + len(self._source.run.logs) + self.has_ended
+        count = sum(_count(span, ends=False) for span in nodes)
+        count += sum(_count(span, ends=True) for span in nodes if span.status is not None)
+        return 1 + count + len(self._source.run.logs) + self.has_ended
 
     @cached_property
     def node_count(self) -> int:
@@ -228,7 +230,9 @@ class Story:
             last_ns = max(last_ns, at)
             count = _count(node, ends)
             if sequence + count > after:
-                for number, (kind, key, payload) in enumerate(self._told(node, ends), sequence + 1):
+                for number, (kind, key, payload) in enumerate(
+                    self._iter_payloads(node, ends), sequence + 1
+                ):
                     if number > after:
                         yield self._event(kind, key, last_ns, number, self._node_of(node), payload)
             sequence += count
@@ -237,7 +241,7 @@ class Story:
             kind, payload = self._run_ended()
             yield self._event(kind, f"{self.root_id}.ended", ended_ns, sequence + 1, None, payload)
 
-    def _told(
+    def _iter_payloads(
         self, node: SpanInfo | LogInfo, ends: bool
     ) -> Iterator[tuple[str, str, Payload]]:  # as many as `_count` says
         tell = self._tell
@@ -360,7 +364,7 @@ class Story:
         return any(
             self._event_id(key) == event_id
             for _, node, ends in self._moments
-            for _, key, _ in self._told(node, ends)
+            for _, key, _ in self._iter_payloads(node, ends)
         )
 
 
@@ -377,20 +381,20 @@ def _node_ids_of(spans: Sequence[SpanInfo]) -> dict[str, str]:
 
 def summary(info: RunInfo) -> dict[str, Any]:
     """A run in a list of runs: what is known without reading it."""
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "runId": info.id,
         "workflowId": workflow_id(info),
         "status": status_of(info.outcome),
         "startedAt": render_time(info.started_ns),
     }
     if info.outcome == "running":
-        return {**told, "endedAt": None}
+        return {**values, "endedAt": None}
     ended = render_time(max(info.started_ns, info.ended_ns or info.last_ns))
-    return {**told, "completedAt": ended, "endedAt": ended}
+    return {**values, "completedAt": ended, "endedAt": ended}
 
 
 def workflow_id(info: RunInfo) -> str:
-    return cut(info.name, NAME_MAX) or "?"
+    return truncate(info.name, NAME_MAX) or "?"
 
 
 def _root_of(source: RunToWrite) -> SpanInfo | None:
@@ -403,7 +407,7 @@ def _is_stamp(log: LogInfo) -> bool:
 
 
 def _count(node: SpanInfo | LogInfo, ends: bool) -> int:
-    """How many events a moment is told in, by its skeleton alone."""
+    """Count the events of a span's start or end without its content."""
     if isinstance(node, LogInfo):
         return 1
     count = 1 + (node.type == "tool")
@@ -418,9 +422,9 @@ def _line_key(log: LogInfo) -> str:
 
 
 def _trace_of(root: SpanInfo | None, run_id: str) -> tuple[str | None, str]:
-    """The caller's span that the run stands in, if it named one; and the trace of them all."""
-    given = root.attributes.get("traceparent") if root is not None else None
-    parts = given.split("-") if isinstance(given, str) else []
+    """Return the caller's span that contains the run, if named, and the trace of both."""
+    traceparent = root.attributes.get("traceparent") if root is not None else None
+    parts = traceparent.split("-") if isinstance(traceparent, str) else []
     if len(parts) >= 4 and len(parts[1]) == 32 and len(parts[2]) == 16:
         return parts[2], parts[1]
     return None, run_id.replace("-", "")
@@ -429,12 +433,12 @@ def _trace_of(root: SpanInfo | None, run_id: str) -> tuple[str | None, str]:
 def _spent(cost: dict[str, Any] | None) -> dict[str, Any]:
     if cost is None:
         return {}
-    told = {
+    values = {
         f"openwop.cost.{key}": cost[key]
         for key in ("usd", "model", "provider", "duration_ms")
         if key in cost
     }
-    return told | {f"openwop.cost.tokens.{key}": count for key, count in cost["tokens"].items()}
+    return values | {f"openwop.cost.tokens.{key}": count for key, count in cost["tokens"].items()}
 
 
 def _span(

@@ -1,4 +1,4 @@
-r"""What tells about the machine that ran, and never leaves it: addresses, host names, connection
+r"""Details of the machine that ran, which never leave it: addresses, host names, connection
 strings, where things lie on its disk.
 
     machine = Machine(process_attributes, root_attributes)
@@ -30,7 +30,8 @@ _ADDRESS: Final = (
 )
 _DSN: Final = (
     r"(?:jdbc:[a-z0-9:]{2,30}|(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|valkey|amqps?|mssql|"
-    r"sqlserver|oracle|clickhouse|cockroachdb|cassandra|kafka|nats|ldaps?|snowflake|db2|sqlite|duckdb"
+    r"sqlserver|oracle|clickhouse|cockroachdb|cassandra|kafka|nats|ldaps?|snowflake|db2|sqlite"
+    r"|duckdb"
     r")(?:\+[a-z0-9_]{1,20})?)://[^\s\"'<>\\]+"
 )
 _HOST: Final = (
@@ -67,8 +68,8 @@ _FILE: Final = re.compile(
 _FRAME: Final = re.compile(
     r'([\s(@]|file://)((?:/|[A-Za-z]:[\\/])(?:(?!file://|@[A-Za-z]:[\\/])[^\s"():])*+)(:\d)?'
 )
-"""A place in a stack of Python, or of others; it is one if a line's number follows. A text may be made
-to hurt: what was looked at once is not looked at again."""
+"""A place in a stack of Python, or of others; it is one if a line's number follows. A text may be
+made to hurt: what was looked at once is not looked at again."""
 _PATH: Final = re.compile(
     r"(?<![\w./:\\-])(?:/(?:[\w.@+~-]+/)+|[A-Za-z]:\\(?:[^\\\s\"'<>|]+\\)+|~/(?:[\w.@+~-]+/)+)"
 )
@@ -124,15 +125,15 @@ _PREFIXES: Final = (
 _NAMED_BY: Final = ("host", "hostname", "host.name", "nodename", "environment.hostname")
 _NAME_MIN: Final = 5
 _SHORT_MIN: Final = 2
-"""Characters. A shorter name without a digit or hyphen is also a word of the language: it is taken out
-only where an address stands (`//web`, `me@web`, `web:5432`, `host=web`)."""
+"""Characters. A shorter name without a digit or hyphen is also a word of the language: it is taken
+out only in addresses (`//web`, `me@web`, `web:5432`, `host=web`)."""
 _NO_NAMES: Final = frozenset(("localhost", "localdomain", "ip6-localhost", "none", "unknown"))
 _DOMAIN: Final = r"(?:(?:\.[A-Za-z0-9][\w-]*){2,})?"
 """What may follow a machine's name where it is written out."""
 
 
 def is_private_key(key: str) -> bool:
-    """Whether an attribute is about the machine rather than about what happened."""
+    """Check whether an attribute describes the machine."""
     name = key.lower()
     return name in _KEYS or name.startswith(_PREFIXES)
 
@@ -140,13 +141,13 @@ def is_private_key(key: str) -> bool:
 class HostDetails:
     """Takes out what is known of one run's machine, and what looks like any machine's inside."""
 
-    def __init__(self, *told: Attributes) -> None:
-        given = {name for attributes in told for name in _names(attributes)}
-        given.add(os.uname().nodename)
-        names = {form for name in given for form in _forms(name)}
+    def __init__(self, *sources: Attributes) -> None:
+        host_names = {name for attributes in sources for name in _names(attributes)}
+        host_names.add(os.uname().nodename)
+        names = {form for name in host_names for form in _forms(name)}
         words = {name for name in names if len(name) < _NAME_MIN and name.isalpha()}
         names -= words
-        folders = {text for each in told for text in _folders(each.get("cwd"))}
+        folders = {text for each in sources for text in _folders(each.get("cwd"))}
         self._known = _any_of(names, _DOMAIN + r"(?![\w-])", re.IGNORECASE)
         self._words = _addressed(words)
         self._folders = _any_of(folders, r"(?:/|(?![\w.-]))")
@@ -156,7 +157,7 @@ class HostDetails:
         self._hints = tuple(dict.fromkeys((*_HINTS, *hints)))
 
     def is_in(self, raw: bytes) -> bool:
-        """Whether a rendered value might hold something; never wrong when it says no."""
+        """Check whether a rendered value may contain a detail. False is always right."""
         for hint in self._hints:  # a third of a bundle's time as a generator
             if hint in raw:
                 return True
@@ -215,7 +216,7 @@ def _addressed(words: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def _folders(cwd: Scalar) -> Iterable[str]:
-    """Where the program ran, and the home directory above it."""
+    """Yield the working directory and the home directory above it."""
     if isinstance(cwd, str) and cwd.count("/") >= 2 and len(cwd) > _NAME_MIN:
         yield cwd.rstrip("/")
         found = re.match(r"/(?:home|Users)/[^/]+", cwd)

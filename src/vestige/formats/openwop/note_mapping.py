@@ -1,4 +1,4 @@
-"""Notes and annotations: what somebody said of a run, in their words and in ours.
+"""Convert between notes of a run and OpenWOP annotations.
 
 A note is an annotation with the signal `flag` and its text as `note`. The other signals are
 written as the first line of a note, so that they are read everywhere and come back as they were:
@@ -28,15 +28,15 @@ def annotation_of(note: Note, node_id: str | None = None) -> dict[str, Any]:
     if node_id is not None:
         target["nodeId"] = node_id
     signal, text = parse_text(note.text)
-    told: dict[str, Any] = {
+    annotation: dict[str, Any] = {
         "annotationId": note.id,
         "target": target,
         "signal": signal,
         "actor": {"principalRef": note.author or LOCAL},
     }
     if text is not None:
-        told["note"] = text
-    return {**told, "createdAt": render_time(note.created_ns)}
+        annotation["note"] = text
+    return {**annotation, "createdAt": render_time(note.created_ns)}
 
 
 def render_text(signal: dict[str, Any], text: str | None) -> str:
@@ -48,23 +48,23 @@ def render_text(signal: dict[str, Any], text: str | None) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # JSON Schema takes 4.0 for 4
     is_plain = isinstance(value, str) and "\n" not in value and not value.startswith('"')
-    said = value if kind == "label" and is_plain else json.dumps(value)
-    first = f"#{kind} {said}"
+    text_value = value if kind == "label" and is_plain else json.dumps(value)
+    first = f"#{kind} {text_value}"
     return first if text is None else f"{first}\n{text}"
 
 
 def parse_text(text: str) -> tuple[dict[str, Any], str | None]:
     """(signal, note) of a note's text; any text is at least a flag."""
     first, newline, rest = text.partition("\n")
-    word, _, said = first.removeprefix("#").partition(" ")
+    word, _, text_value = first.removeprefix("#").partition(" ")
     note = rest if newline else None
     if first.startswith("#") and word in ("rating", "correction", "label"):
-        value: Any = said
-        if said.startswith('"') or word == "rating":
+        value: Any = text_value
+        if text_value.startswith('"') or word == "rating":
             try:
-                value = json.loads(said)
+                value = json.loads(text_value)
             except ValueError:
-                value = said if word != "rating" else None
+                value = text_value if word != "rating" else None
         if word == "rating" and type(value) is int and 1 <= value <= 5:
             return {"kind": "rating", "rating": value}, note
         if word != "rating" and isinstance(value, str):

@@ -1,4 +1,5 @@
-"""A bundle file as a document: bounded, decoded, and recognisably a bundle; nothing more is trusted."""
+"""A bundle file as a document: bounded, decoded, and recognisably a bundle; nothing more is
+trusted."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def load_bundle(path: Path) -> Object:
     version = str(document.get("bundleVersion", "1"))
     if version.partition(".")[0] not in ("1", ""):
         raise UnreadableError(
-            f"{path}: bundle version {version[:20]!r} is newer than this reader (knows 1). Upgrade vestige."
+            f"{path}: bundle version {version[:20]!r} is newer than this reader (knows 1). "
+            f"Upgrade vestige."
         )
     return document
 

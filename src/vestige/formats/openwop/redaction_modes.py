@@ -1,4 +1,4 @@
-"""How a value leaves: what was masked, in the words of a redaction mode; nothing of the machine.
+"""Apply a redaction mode to values that leave, and remove details of the host.
 
     privacy = Privacy("mask", Machine(attributes))
     privacy.render({"q": "key sk-…redacted…f3"})       # b'{"q":"key [REDACTED]"}'
@@ -8,9 +8,9 @@
     hash          `sha256:` and a keyed hash, so that equal ones can be seen and guesses not tested
     passthrough   as it is; refused when there is something to hide
 
-The one hard fact: what is stored was masked when it was recorded, so a secret itself is not there to
-be hidden or hashed. Here its mask goes too, with the letters that it shows; and all goes once more
-past the rules by which it was masked, for a store that was filled by another hand.
+The one hard fact: what is stored was masked when it was recorded, so a secret itself is not there
+to be hidden or hashed. Here its mask goes too, with the letters that it shows; and all goes once
+more past the rules by which it was masked, for a store that was filled by another hand.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _FREE: Final = frozenset(
         "value",
     )
 )
-"""Keys of the document under which stands what a program recorded, with keys of its own."""
+"""Keys of the document whose values a program recorded, with keys of its own."""
 _FIXED: Final = frozenset(
     (
         "type",
@@ -97,8 +97,8 @@ _FIXED: Final = frozenset(
 _CREDENTIAL: Final = re.compile(
     r"(?<![A-Za-z0-9])cred[_-](?=[\w.~:-]{0,200}[0-9A-Z])[A-Za-z0-9][\w.~:-]{5,500}", re.ASCII
 )
-"""A reference to a credential that is held elsewhere. With a capital or a digit in it: `cred_store_path`
-is the name of a variable."""
+"""A reference to a credential that is held elsewhere. With a capital or a digit in it:
+`cred_store_path` is the name of a variable."""
 _CREDENTIAL_HINT: Final = "cred"
 _HIDDEN: Final = (
     (MARK, _MASKED_WHOLE, _MASKED_PART),
@@ -115,17 +115,18 @@ _ERROR_HINTS: Final = (b'File \\"', b"\\n    at ", b'stack"', b'message"')
 
 @cache
 def redactor() -> Redactor:
-    """One for the process: its scanner takes a while to be made."""
+    """Return the process's redactor, whose scanner is slow to build."""
     return Redactor()
 
 
 def _has_paths(raw: bytes) -> bool:
-    """Whether there may be a path where none may stand: in an error, or in a stack."""
+    """Check for paths in errors and stacks, where none are allowed."""
     return (b"/" in raw or b"\\\\" in raw) and any(hint in raw for hint in _ERROR_HINTS)
 
 
 def mask_values(value: Any, counts: dict[str, int] | None = None) -> Any:
-    """A document as the recorder would have masked it, in its values; its own keys are never touched.
+    """A document as the recorder would have masked it, in its values; its own keys are never
+    touched.
 
     What a program recorded (`_FREE`) is looked at as one text: a key may stand far from its secret.
     """
@@ -146,7 +147,7 @@ def mask_values(value: Any, counts: dict[str, int] | None = None) -> Any:
 
 
 def _is_free(name: str, value: Any) -> bool:
-    """Whether a program's own data stands under this key of the document."""
+    """Check whether this key of the document contains a program's own data."""
     is_own = isinstance(value, dict) and value.keys() <= SPAN_KEYS
     return name in _FREE and not is_own
 
@@ -191,10 +192,11 @@ class Privacy:
         return encode(None if cleaned is _GONE else cleaned)
 
     def refuse(self) -> None:
-        """Nothing that has to be hidden goes out as it is."""
+        """Refuse to export anything that must be redacted."""
         if self.mode == "passthrough":
             raise SensitiveDataError(
-                "redaction: passthrough is refused: this run holds sensitive data (expected mask, omit or hash)."
+                "redaction: passthrough is refused: this run holds sensitive data (expected mask, "
+                "omit or hash)."
             )
 
     def _walk(self, value: Any, key: str, depth: int, *, free: bool) -> Any:
@@ -218,11 +220,11 @@ class Privacy:
         return cleaned
 
     def _string(self, text: str, key: str) -> Any:
-        for hidden, whole, part in _HIDDEN:
+        for hidden, full, part in _HIDDEN:
             if hidden not in text or not part.search(text):
                 continue
             self.refuse()
-            if whole.fullmatch(text):
+            if full.fullmatch(text):
                 if self.mode == "omit":
                     return OMITTED if key in _NEEDED else _GONE
                 return self._instead(text)

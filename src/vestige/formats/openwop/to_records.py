@@ -7,9 +7,9 @@
     log.appended                           a line said
     any other                              a line with the event's type, its payload as the body
 
-The one hard fact: ids derive from the bundle's, numbers from positions, so a later and longer bundle
-of the same run adds to an earlier one. The end has a writer of its own, and so has the word that the
-bundle is partial.
+The one hard fact: ids derive from the bundle's, numbers from positions, so a later and longer
+bundle of the same run adds to an earlier one. The end has a writer of its own, and so has the word
+that the bundle is partial.
 
 Elsewhere: what is wrong with a bundle, formats/openwop/validate.py.
 """
@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from vestige.formats.openwop.constants import ENDED, FORMAT, TERMINAL, parse_time_ns
 from vestige.formats.openwop.note_mapping import render_text
@@ -35,7 +35,13 @@ from vestige.formats.protocol import (
     derived_writer,
 )
 from vestige.limits import ATTRIBUTE_VALUE_MAX, PROBLEMS_MAX
-from vestige.record.coercion import clean_attributes, clean_message, clean_name, clean_text, cut
+from vestige.record.coercion import (
+    clean_attributes,
+    clean_message,
+    clean_name,
+    clean_text,
+    truncate,
+)
 from vestige.record.note import Note
 from vestige.record.run import PARTIAL
 from vestige.record.types import (
@@ -114,7 +120,7 @@ class Reader:
             _node(event) for event in self._events if event.get("type") == "provider.usage"
         )
         self._inside: dict[str, list[Object]] = {}
-        """By node: the events that only tell more of its span; one of each kind, or they are told alone."""
+        """By node: events that only add to its span, if there is one of each kind."""
         self._open: dict[str, tuple[str, int]] = {}
         """By node, or by call: its span, and when it began."""
         self._times: Counter[str] = Counter()
@@ -149,15 +155,15 @@ class Reader:
     def _root_open(self, started_ns: int) -> SpanOpen:
         document, run = self._document, self._run
         host = object_of(document.get("host"))
-        told: dict[str, Any] = {"openwop.redaction": document.get("redactionMode")}
+        attributes: dict[str, Any] = {"openwop.redaction": document.get("redactionMode")}
         if self.run_id != self._foreign_id:
-            told["openwop.run_id"] = self._foreign_id
+            attributes["openwop.run_id"] = self._foreign_id
         if host:
-            told["openwop.host"] = (
+            attributes["openwop.host"] = (
                 f"{text_of(host.get('name'))} {text_of(host.get('version'))}".strip()
             )
         metadata = object_of(run.get("metadata"))
-        told = {**object_of(metadata.get("attributes")), **told}
+        attributes = {**object_of(metadata.get("attributes")), **attributes}
         conversation = metadata.get("conversationId")
         inputs = run.get("inputs")
         self._seq += 1
@@ -173,7 +179,7 @@ class Reader:
             clean_name(text_of(run.get("workflowId")) or "?"),
             None,
             clean_name(conversation) if isinstance(conversation, str) and conversation else None,
-            clean_attributes(told),
+            clean_attributes(attributes),
             None,
             _body(inputs) if inputs else None,
         )
@@ -184,16 +190,16 @@ class Reader:
         ended_ns = parse_time_ns(run.get("completedAt")) or parse_time_ns(run.get("endedAt"))
         ended_ns = max(ended_ns or self._now_ns, started_ns)
         writer, seq = derived_writer(FORMAT, f"{self._foreign_id}\0end"), 0
-        told = self._partial()
-        if told:
+        partial_facts = self._partial()
+        if partial_facts:
             partial = derived_writer(FORMAT, f"{self._foreign_id}\0partial")
-            self._problem("", "truncated", f"{told}.", warning=True)
+            self._problem("", "truncated", f"{partial_facts}.", warning=True)
             yield SpanUpdate(
-                VERSION, partial, 1, ended_ns, self.run_id, self._root, {PARTIAL: told}
+                VERSION, partial, 1, ended_ns, self.run_id, self._root, {PARTIAL: partial_facts}
             )
         if status not in ENDED:
             return
-        for span_id, began_ns in self._open.values() if not told else ():
+        for span_id, began_ns in self._open.values() if not partial_facts else ():
             seq += 1
             yield SpanClose(
                 VERSION,
@@ -222,19 +228,19 @@ class Reader:
         )
 
     def _partial(self) -> str:
-        """What a truncated bundle is missing, in words; empty: it is whole."""
+        """Describe what a truncated bundle is missing; empty if it is complete."""
         if self._document.get("truncated") is not True:
             return ""
         reason = text_of(self._document.get("truncatedReason"))[:100] or "no reason given"
         total = object_of(self._document.get("metrics")).get("eventCount")
-        held = len(self._events)
-        of = f" of {total}" if type(total) is int and total > held else ""
-        return f"partial: the bundle holds {held}{of} events ({clean_text(reason)})"
+        count = len(self._events)
+        of = f" of {total}" if type(total) is int and total > count else ""
+        return f"partial: the bundle holds {count}{of} events ({clean_text(reason)})"
 
     # --- events -------------------------------------------------------------------------------
 
     def _look_ahead(self) -> None:
-        """What is told of a node's span by events after its start."""
+        """Events after a node's start that add to its span."""
         begun: set[str] = set()
         for event in self._events:
             kind, node = event.get("type"), _node(event)
@@ -316,12 +322,12 @@ class Reader:
         attributes: dict[str, Any] = dict(object_of(payload.get("attributes")))
         outputs = payload.get("outputs")
         for each in self._inside.get(node, ()):
-            told = object_of(each.get("payload"))
+            inner = object_of(each.get("payload"))
             if each["type"] == "provider.usage":
-                attributes |= _tokens(told)
+                attributes |= _tokens(inner)
             elif each["type"] == "agent.toolReturned":
-                outputs = told.get("outcome", outputs)
-                error = error or object_of(told.get("error"))
+                outputs = inner.get("outcome", outputs)
+                error = error or object_of(inner.get("error"))
         if kind == "node.skipped":
             attributes["outcome"] = "skip"
         status = _status(_ENDS[kind], error)
@@ -337,10 +343,10 @@ class Reader:
         key = self._call(event)
         span_id = self._span_id(key)
         self._open[key] = (span_id, self._now_ns)
-        told = {"tool_name": payload.get("toolName"), "tool_call_id": payload.get("callId")}
+        facts = {"tool_name": payload.get("toolName"), "tool_call_id": payload.get("callId")}
         name = text_of(payload.get("toolName")) or "tool"
         return self._opened(
-            span_id, "tool", name, self._inside_of(node), told, payload.get("inputs"), payload
+            span_id, "tool", name, self._inside_of(node), facts, payload.get("inputs"), payload
         )
 
     def _call_close(self, event: Object) -> SpanClose:
@@ -348,11 +354,11 @@ class Reader:
         error = object_of(payload.get("error"))
         failed = bool(error) or payload.get("status", "ok") != "ok"
         status = _status("error" if failed else "ok", error)
-        told = _error(error) if failed else {}
-        return self._closed(self._call(event), status, told, payload.get("outcome"), payload)
+        facts = _error(error) if failed else {}
+        return self._closed(self._call(event), status, facts, payload.get("outcome"), payload)
 
     def _usage(self, event: Object, node: str) -> Iterator[KnownRecord]:
-        """A call of a model that no node stands for: a span that was over at once."""
+        """A model call without a node: a span that ends at once."""
         payload = object_of(event.get("payload"))
         key = f"\0usage {self._seq}"
         self._open[key] = (self._span_id(key), self._now_ns)
@@ -364,14 +370,14 @@ class Reader:
 
     def _log(self, event: Object, kind: str, node: str) -> Log:
         payload = event.get("payload", event.get("data"))
-        told = object_of(payload)
+        fields_of = object_of(payload)
         attributes: dict[str, Any] = {"event_id": event.get("eventId")}
         level, message, body = "info", kind, None
         component = FORMAT
         if kind == "log.appended":
-            level = told.get("level") if told.get("level") in LEVELS else "info"  # type: ignore[assignment]  # one of them
-            message = text_of(told.get("message"))
-            fields = dict(object_of(told.get("fields")))
+            level = next((each for each in LEVELS if each == fields_of.get("level")), "info")
+            message = text_of(fields_of.get("message"))
+            fields = dict(object_of(fields_of.get("fields")))
             component = text_of(fields.pop("component", "")) or FORMAT
             error, body = object_of(fields.pop("error", None)), fields.pop("body", None)
             attributes |= fields | _error(
@@ -391,7 +397,7 @@ class Reader:
             str(level),
             clean_message(message),
             self._inside_of(node),
-            _kept(attributes),
+            _clean_values(attributes),
             _body(body),
         )
 
@@ -431,7 +437,7 @@ class Reader:
             clean_name(name),
             parent,
             None,
-            _kept(attributes),
+            _clean_values(attributes),
             None,
             _body(inputs),
         )
@@ -454,7 +460,7 @@ class Reader:
             span_id,
             status,
             took_ns,
-            _kept(attributes),
+            _clean_values(attributes),
             _body(outputs),
         )
 
@@ -485,8 +491,8 @@ class Reader:
 
     def _problem(self, place: str, rule: str, message: str, *, warning: bool = False) -> None:
         if len(self.problems) < PROBLEMS_MAX:
-            severity = "warning" if warning else "error"
-            self.problems.append(Problem(self._file, place, rule, message, "", severity))  # type: ignore[arg-type]  # one of the two
+            severity: Literal["warning", "error"] = "warning" if warning else "error"
+            self.problems.append(Problem(self._file, place, rule, message, "", severity))
 
 
 def _node(event: Object) -> str:
@@ -495,7 +501,8 @@ def _node(event: Object) -> str:
 
 
 def _took_ns(payload: Object, exact_ns: int | None, otherwise_ns: int) -> int:
-    """A duration: of more digits than the payload's milliseconds, if it does not contradict them."""
+    """A duration: of more digits than the payload's milliseconds, if it does not contradict
+    them."""
     took = payload.get("durationMs")
     if isinstance(took, bool) or not isinstance(took, (int, float)) or not 0 <= took < 1e12:
         return otherwise_ns if exact_ns is None or exact_ns < 0 else exact_ns
@@ -512,15 +519,15 @@ def _status(status: str, error: Object) -> str:
 def _error(error: Object) -> dict[str, Any]:
     details = object_of(error.get("details"))
     code, kind = text_of(error.get("code")), text_of(details.get("type"))
-    told = {
+    facts = {
         "error.type": kind or code,
         "error.code": code if kind and code not in (*_CODED, kind.rpartition(".")[2]) else None,
         "error.message": error.get("message"),
         "error.stack": details.get("stack"),
     }
     return {
-        key: cut(clean_text(value), ATTRIBUTE_VALUE_MAX)
-        for key, value in told.items()
+        key: truncate(clean_text(value), ATTRIBUTE_VALUE_MAX)
+        for key, value in facts.items()
         if isinstance(value, str) and value
     }
 
@@ -538,7 +545,7 @@ def _tokens(usage: Object) -> dict[str, Any]:
     return {ours: usage[theirs] for theirs, ours in named.items() if usage.get(theirs) is not None}
 
 
-def _kept(attributes: dict[str, Any]) -> Attributes:
+def _clean_values(attributes: dict[str, Any]) -> Attributes:
     return clean_attributes({key: value for key, value in attributes.items() if value is not None})
 
 

@@ -1,10 +1,10 @@
-"""All that is wrong with a bundle, by the rules of rules.py: nothing stops at the first."""
+"""Validate a bundle by the rules of rules.py, and report every problem."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from vestige.errors import UnreadableError
 from vestige.formats.openwop import value_types
@@ -47,7 +47,15 @@ _RUN: Final[_Fields] = {
     "startedAt": _TIME,
     "completedAt": _TIME,
     "endedAt": (or_null(value_types.is_time), "time", "a time, or null"),
-    "error": (lambda value: value_types.is_error(value) and value.keys() <= {"code", "message", "details"} and value_types.is_object(value.get("details", {})), "run-error", "{code, message, details}"),
+    "error": (
+        lambda value: (
+            value_types.is_error(value)
+            and value.keys() <= {"code", "message", "details"}
+            and value_types.is_object(value.get("details", {}))
+        ),
+        "run-error",
+        "{code, message, details}",
+    ),
     "inputs": _OBJECT,
     "variables": _OBJECT,
     "nodeStates": _OBJECT,
@@ -58,12 +66,24 @@ _RUN: Final[_Fields] = {
     "currentNodeId": (value_types.is_text, "bundle-type", "a text"),
     "engineVersion": (value_types.is_text, "bundle-type", "a text"),
     "eventLogSchemaVersion": (value_types.is_count, "bundle-type", "a whole number"),
-    "tags": (lambda value: isinstance(value, list) and len(value) <= 100 and all(isinstance(each, str) and len(each) <= 256 for each in value), "bundle-type", "up to 100 texts"),
-}  # fmt: skip
+    "tags": (
+        lambda value: (
+            isinstance(value, list)
+            and len(value) <= 100
+            and all(isinstance(each, str) and len(each) <= 256 for each in value)
+        ),
+        "bundle-type",
+        "up to 100 texts",
+    ),
+}
 _EVENT: Final[_Fields] = {
     "eventId": (value_types.is_id, "event-shape", "1 to 128 characters"),
     "runId": (value_types.is_id, "event-shape", "1 to 128 characters"),
-    "type": (value_types.is_event_type, "event-type", "a type of the catalog, or a vendor's with its prefix"),
+    "type": (
+        value_types.is_event_type,
+        "event-type",
+        "a type of the catalog, or a vendor's with its prefix",
+    ),
     "timestamp": (value_types.is_time, "event-shape", "an ISO 8601 time with a zone"),
     "sequence": (value_types.is_count, "event-shape", "a whole number, 0 or more"),
     "payload": (lambda value: True, "event-shape", "any value"),
@@ -72,7 +92,7 @@ _EVENT: Final[_Fields] = {
     "engineVersion": (value_types.is_text, "event-shape", "a text"),
     "schemaVersion": (value_types.is_count, "event-shape", "a whole number"),
     "seq": (or_null(value_types.is_count), "event-shape", "a whole number, or null"),
-}  # fmt: skip
+}
 _EVENT_NEEDED: Final = ("eventId", "runId", "type", "payload", "timestamp", "sequence")
 _SPAN: Final[_Fields] = {
     "name": (value_types.is_name, "span-shape", "a text"),
@@ -92,16 +112,24 @@ _ANNOTATION: Final[_Fields] = {
 }
 _COST: Final[_Fields] = {
     "usd": (value_types.is_amount, "cost", "a number, 0 or more"),
-    "tokens": (lambda value: isinstance(value, dict) and value.keys() <= {"input", "output"} and all(map(value_types.is_count, value.values())), "cost", "{input, output}"),
+    "tokens": (
+        lambda value: (
+            isinstance(value, dict)
+            and value.keys() <= {"input", "output"}
+            and all(map(value_types.is_count, value.values()))
+        ),
+        "cost",
+        "{input, output}",
+    ),
     "model": (value_types.is_text, "cost", "a text"),
     "provider": (value_types.is_text, "cost", "a text"),
     "duration_ms": (value_types.is_amount, "cost", "a number, 0 or more"),
-}  # fmt: skip
+}
 _HEX: Final = frozenset("0123456789abcdef")
 
 
 def check_path(path: Path) -> Sequence[Problem]:
-    """All that is wrong with the bundle at a path."""
+    """Return all findings of the bundle at a path."""
     checker = _Checker(path.name)
     try:
         document = load(path)
@@ -123,8 +151,8 @@ class _Checker:
     def add(self, place: str, rule: str, message: str) -> None:
         if len(self.problems) < PROBLEMS_MAX:
             known = RULES[rule]
-            severity = "warning" if known.warning else "error"
-            self.problems.append(Problem(self._file, place, rule, message, known.hint, severity))  # type: ignore[arg-type]  # one of the two
+            severity: Literal["warning", "error"] = "warning" if known.warning else "error"
+            self.problems.append(Problem(self._file, place, rule, message, known.hint, severity))
 
     def bundle(self, document: Any) -> None:
         if not isinstance(document, dict):
@@ -258,7 +286,7 @@ class _Checker:
     def _leaks(self, document: Object) -> None:
         try:
             text = encode(document).decode()
-            # In our own words: what an export has masked stands where a secret stood.
+            # Our own masks replace secrets, and are not secrets.
             ours = decode(text.replace(REDACTED, MARK))
         except (RecursionError, ValueError):
             return
@@ -308,15 +336,15 @@ class _Checker:
 
     def _payload(self, place: str, event: Object) -> None:
         kind, payload = event.get("type"), event.get("payload")
-        wanted = value_types.PAYLOADS.get(kind) if isinstance(kind, str) else None
-        if wanted is None or "payload" not in event:
+        expected = value_types.PAYLOADS.get(kind) if isinstance(kind, str) else None
+        if expected is None or "payload" not in event:
             return
         if not isinstance(payload, dict):
             self.add(
                 f"{place}/payload", "event-payload", f"{_short(payload)} (expected an object)."
             )
             return
-        for key, holds in wanted.items():
+        for key, holds in expected.items():
             if not holds(payload.get(key)):
                 self.add(
                     f"{place}/payload/{key}",

@@ -1,4 +1,4 @@
-"""What single values of a bundle must be, by the published schemas."""
+"""Types of single values of a bundle, from the published schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _VENDOR: Final = re.compile(
 _WITHOUT_DOTS_IN_FIRST: Final = frozenset(
     ("core.workflowChain.event", "core.workflowChain.confidence-escalated")
 )
-"""The two types of the catalog that have a reserved prefix; all others also fit the vendors' shape."""
+"""The two types of the catalog that have a reserved prefix; all others also fit the vendors'
+shape."""
 
 
 def is_text(value: Any) -> bool:
@@ -109,10 +110,16 @@ PAYLOADS: Final[dict[str, dict[str, Holds]]] = {
     "agent.toolCalled": {"agentId": is_name, "toolName": is_name, "callId": is_name},
     "agent.toolReturned": {"agentId": is_name, "toolName": is_name, "callId": is_name},
     "provider.usage": {
-        "provider": is_name, "model": is_name, "inputTokens": is_count, "outputTokens": is_count,
+        "provider": is_name,
+        "model": is_name,
+        "inputTokens": is_count,
+        "outputTokens": is_count,
     },
-    "log.appended": {"level": lambda value: value in ("debug", "info", "warn", "error"), "message": is_text},
-}  # fmt: skip
+    "log.appended": {
+        "level": lambda value: value in ("debug", "info", "warn", "error"),
+        "message": is_text,
+    },
+}
 """What the payload of an event cannot be without."""
 
 

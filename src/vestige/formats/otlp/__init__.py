@@ -2,6 +2,7 @@
 
 Reading a file:    detect.py (index of its traces), read.py (one trace as a run)
 Reading a request: export_request.py, protobuf.py (binary requests)
+Other tools:       exports/ (Phoenix, MLflow, Langfuse, Patronus), converted to requests
 Parsing:           any_value.py (plain values), parse_span.py (spans and log records)
 Mapping:           to_records.py, log_records.py, own_spans.py (spans that Vestige exported),
                    root_span.py (the span that is the run), span_types.py (types and names),
@@ -40,7 +41,24 @@ def _is_otlp_file(path: Path) -> bool:
     with open(path, "rb") as file:
         start = file.read(_SNIFF_BYTES)
     is_json = start.lstrip(b"\xef\xbb\xbf \r\n\t").startswith((b"{", b"["))
-    return is_json and any(signature in start for signature in _SIGNATURES)
+    if is_json and any(signature in start for signature in _SIGNATURES):
+        return True
+    return is_json and _is_export(path, start)
+
+
+def _is_export(path: Path, start: bytes) -> bool:
+    """Return whether a file is an export of a tool that stores spans in its own shape."""
+    from vestige.formats.otlp.exports import SIGNATURES
+
+    if not any(signature in start for signature in SIGNATURES):
+        return False
+    from vestige.errors import UnreadableError
+    from vestige.formats.otlp.detect import open_trace_file
+
+    try:
+        return bool(open_trace_file(path).traces)
+    except UnreadableError:
+        return False
 
 
 def _json_files(paths: Iterable[Path]) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from vestige.formats.protocol import derived_span_id, derived_uuid, derived_writer, is_uuid4
-from vestige.record.external_seq import RANK_MAX, carrier_of
+from vestige.record.external_seq import RANK_MAX, external_writer
 
 FORMAT: Final = "otlp"
 
@@ -43,7 +43,7 @@ def external_writer_id(trace_id: str) -> str:
 
     Its records are identified by span ids, because the sender does not number them.
     """
-    return carrier_of(derived_writer(FORMAT, trace_id))
+    return external_writer(derived_writer(FORMAT, trace_id))
 
 
 def synthetic_root_id(run_id: str) -> str:

@@ -4,9 +4,10 @@
     file.traces["4bf92f3577b34da6a3ce929d0e0e4736"]     # its documents, its root span
     for ref, document in file.documents(trace): ...     # one line at a time
 
-A file has one request per line (a collector's file exporter), or is one JSON document. Each line
-is decoded twice, once for the index and once to read it. The index of the latest file is cached
-until the file changes, because its traces are usually read one after the other.
+A file has one request per line (a collector's file exporter), or is one JSON document. Exports of
+other tools (exports/) are converted to requests. Each line is decoded twice, once for the index
+and once to read it. The index of the latest file is cached until the file changes, because its
+traces are usually read one after the other.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.errors import UnreadableError
 from vestige.formats.otlp.any_value import Object, as_objects, get_field
+from vestige.formats.otlp.exports import SIGNATURES as EXPORT_SIGNATURES
+from vestige.formats.otlp.exports import to_otlp
 from vestige.formats.otlp.parse_span import (
     get_trace_id,
     ignore_problem,
@@ -83,7 +85,7 @@ class TraceFile:
                 for ref in trace.refs:
                     if self._decoded is None or self._decoded[0] != ref:
                         file.seek(ref.offset)
-                        self._decoded = (ref, decode(file.read(ref.size)))
+                        self._decoded = (ref, _decode_any(file.read(ref.size)))
                     yield self._decoded
         except OSError as error:
             raise UnreadableError(f"{self.path}: cannot be read ({error.strerror}).") from None
@@ -132,7 +134,7 @@ class TraceFile:
             elif line.strip():
                 ref = TraceRef(number, offset, size)
                 try:
-                    yield ref, decode(line)
+                    yield ref, _decode_any(line)
                 except DecodeError as error:
                     if ended:
                         self._add_problem(str(ref), "line-unreadable", f"{error}; skipped.")
@@ -209,6 +211,14 @@ def decode(data: bytes) -> Any:
         raise DecodeError(f"not JSON ({str(error)[:100]})") from None
 
 
+def _decode_any(data: bytes) -> Any:
+    """Decode a request, or an export of another tool as a request."""
+    document = decode(data)
+    if any(signature in data for signature in EXPORT_SIGNATURES):
+        return to_otlp(document) or document
+    return document
+
+
 def _read_single_document(file: BinaryIO, size: int) -> Any:
     """Return the file as one JSON document, or None if it has a document per line.
 
@@ -220,7 +230,7 @@ def _read_single_document(file: BinaryIO, size: int) -> Any:
         return None
     file.seek(0)
     try:
-        return decode(file.read(OTLP_LINE_MAX + 1))
+        return _decode_any(file.read(OTLP_LINE_MAX + 1))
     except DecodeError:
         return None
 

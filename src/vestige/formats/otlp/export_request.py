@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from types import NoneType
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.errors import UnreadableError
 from vestige.formats.otlp.any_value import get_field
 from vestige.formats.otlp.constants import own_run_id, own_writer_id

@@ -10,15 +10,20 @@ import hashlib
 from collections import Counter
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.formats.otlp.any_value import Object, as_object, as_text, parse_any_value
 from vestige.formats.otlp.chat_messages import ChatMessages
 from vestige.formats.otlp.constants import FORMAT, external_run_id, external_writer_id
 from vestige.formats.otlp.parse_span import Event, OtelLogRecord
 from vestige.formats.otlp.span_types import get_component
-from vestige.record.coercion import clean_attributes, clean_message, clean_name, clean_text, cut
-from vestige.record.external_seq import line_seq
+from vestige.record.coercion import (
+    clean_attributes,
+    clean_message,
+    clean_name,
+    clean_text,
+    truncate,
+)
+from vestige.record.external_seq import log_seq
 from vestige.record.types import VERSION, Log
 
 _EXCEPTION = {
@@ -71,7 +76,7 @@ class LogRecordConverter:
         return Log(
             VERSION,
             external_writer_id(log_record.trace_id),
-            line_seq(identity),
+            log_seq(identity),
             log_record.time_ns,
             external_run_id(log_record.trace_id),
             component,
@@ -124,4 +129,4 @@ def _message_and_body(log_record: OtelLogRecord) -> tuple[str, str | None]:
         text = msgspec.json.encode(body, enc_hook=str).decode()
     except (UnicodeEncodeError, OverflowError, RecursionError):
         text = clean_text(repr(body))
-    return log_record.event_name or cut(text, _MESSAGE_MAX), text
+    return log_record.event_name or truncate(text, _MESSAGE_MAX), text

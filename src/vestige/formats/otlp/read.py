@@ -33,7 +33,7 @@ from vestige.formats.otlp.parse_span import (
 )
 from vestige.formats.otlp.to_records import span_to_records, synthetic_run_records
 from vestige.formats.protocol import Problem, Source
-from vestige.limits import OTLP_LINES_ASIDE_MAX, PROBLEMS_MAX
+from vestige.limits import OTLP_PENDING_LOGS_MAX, PROBLEMS_MAX
 from vestige.record.types import KnownRecord
 
 
@@ -85,7 +85,7 @@ class _TraceReader:
         count = 0
         for log_record in self._log_records():
             event = to_message_event(log_record)
-            if event is not None and count < OTLP_LINES_ASIDE_MAX:
+            if event is not None and count < OTLP_PENDING_LOGS_MAX:
                 count += 1
                 self._messages.setdefault(log_record.span_id, []).append(event)
         span_ids = {
@@ -93,7 +93,7 @@ class _TraceReader:
             for _, document in self._file.documents(self._trace)
             for span in self._spans(document, ignore_problem)
         }
-        if count < OTLP_LINES_ASIDE_MAX:
+        if count < OTLP_PENDING_LOGS_MAX:
             self._merged = self._messages.keys() & span_ids
         if not self._merged:
             self._messages = {}

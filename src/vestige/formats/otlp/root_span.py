@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.formats.otlp.any_value import Object
 from vestige.formats.otlp.constants import FORMAT, external_run_id, synthetic_root_id
 from vestige.formats.otlp.parse_span import OtelSpan
 from vestige.formats.otlp.span_types import (
+    AGENT,
     STEP,
     find_conversation_id,
     get_component,
@@ -70,7 +70,7 @@ class RootFinder:
         if is_log_span(span):
             return
         if not span.parent_id:
-            if get_span_type(span) == STEP:
+            if get_span_type(span) in (STEP, AGENT):
                 if self._root is None or span.start_ns < self._root.start_ns:
                     self._root = _to_candidate(span)
                     self._root_conversation = find_conversation_id(span)

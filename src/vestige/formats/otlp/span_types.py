@@ -1,6 +1,6 @@
 """Types and attribute names of spans, from the conventions of their instrumentation.
 
-    get_span_type(span)                               # llm, tool, embedding, retriever, step, ...
+    get_span_type(span)                               # llm, tool, agent, retriever, step, ...
     renamed, used = rename_attributes(attributes)     # gen_ai.request.model -> model
 
 Supported are the GenAI conventions (`gen_ai.*`), OpenInference (`openinference.span.kind`,
@@ -17,20 +17,21 @@ from vestige.formats.otlp.parse_span import OtelSpan
 
 RUN: Final = "run"
 STEP: Final = "step"
+AGENT: Final = "agent"
 LLM: Final = "llm"
 TOOL: Final = "tool"
 
 _OPENINFERENCE: Final = {
-    "LLM": LLM, "TOOL": TOOL, "AGENT": STEP, "CHAIN": STEP, "RETRIEVER": "retriever",
+    "LLM": LLM, "TOOL": TOOL, "AGENT": AGENT, "CHAIN": STEP, "RETRIEVER": "retriever",
     "EMBEDDING": "embedding", "RERANKER": "reranker", "GUARDRAIL": "guardrail",
     "EVALUATOR": "evaluator", "PROMPT": "prompt.assembly",
 }  # fmt: skip
 _OPERATIONS: Final = {
     "chat": LLM, "text_completion": LLM, "generate_content": LLM, "completion": LLM,
-    "embeddings": "embedding", "execute_tool": TOOL, "invoke_agent": STEP, "create_agent": STEP,
+    "embeddings": "embedding", "execute_tool": TOOL, "invoke_agent": AGENT, "create_agent": STEP,
     "invoke_workflow": STEP, "retrieval": "retriever",
 }  # fmt: skip
-_TRACELOOP: Final = {"workflow": STEP, "task": STEP, "agent": STEP, "tool": TOOL}
+_TRACELOOP: Final = {"workflow": STEP, "task": STEP, "agent": AGENT, "tool": TOOL}
 _REQUESTS: Final = {"chat": LLM, "completion": LLM, "embedding": "embedding", "rerank": "reranker"}
 _BY_ATTRIBUTE: Final = (
     ("openinference.span.kind", _OPENINFERENCE),

@@ -35,7 +35,7 @@ from vestige.formats.otlp.span_types import (
     rename_attributes,
 )
 from vestige.record.coercion import clean_attributes, clean_message, clean_name
-from vestige.record.external_seq import STAND_IN, line_seq, seq_of
+from vestige.record.external_seq import PLACEHOLDER, external_seq, log_seq
 from vestige.record.types import VERSION, Attributes, KnownRecord, Link, Log, SpanClose, SpanOpen
 
 _EXCEPTION: Final = "exception"
@@ -72,7 +72,7 @@ def synthetic_run_records(trace_id: str, root: Root) -> Iterator[KnownRecord]:
     yield SpanOpen(
         VERSION,
         writer,
-        seq_of(STAND_IN, 1),
+        external_seq(PLACEHOLDER, 1),
         candidate.start_ns,
         run_id,
         root.id,
@@ -88,7 +88,7 @@ def synthetic_run_records(trace_id: str, root: Root) -> Iterator[KnownRecord]:
     yield SpanClose(
         VERSION,
         writer,
-        seq_of(STAND_IN, 2),
+        external_seq(PLACEHOLDER, 2),
         candidate.end_ns,
         run_id,
         root.id,
@@ -108,7 +108,7 @@ def _log_span_to_record(span: OtelSpan) -> Log:
     return Log(
         VERSION,
         external_writer_id(span.trace_id),
-        line_seq(sha256(span.id.encode()).digest()),
+        log_seq(sha256(span.id.encode()).digest()),
         span.start_ns,
         external_run_id(span.trace_id),
         clean_name(get_component(span.resource, span.scope, FORMAT)),
@@ -138,7 +138,7 @@ class _SpanConverter:
         self._type = RUN if self._is_run else get_span_type(span)
         self._component = clean_name(get_component(span.resource, span.scope, FORMAT))
         self._writer = external_writer_id(span.trace_id)
-        self._seq = seq_of(start_rank(span.duration_ns, self._is_run), 0)
+        self._seq = external_seq(start_rank(span.duration_ns, self._is_run), 0)
 
     def records(self) -> Iterator[KnownRecord]:
         span = self._span

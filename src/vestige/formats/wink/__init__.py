@@ -1,11 +1,16 @@
-"""Debug bundles: one `.wink` file that holds everything about a run, and opens anywhere.
+"""Debug bundles: one `.wink` file with everything about a run, which opens anywhere.
 
-manifest.py   what a bundle is about       content.py    what it holds, wherever it is
-formats/wink/write.py    write one                    formats/wink/read.py     read one that anybody may have made
-formats/wink/to_records.py    a bundle as a run            formats/wink/from_records.py    a run as a bundle
-formats/wink/run_records.py    the run's own records in it  formats/wink/other_layouts.py     what else is read as a bundle
-formats/wink/archive/size_limits.py    stay within what is read     formats/wink/archive/salvage.py    what is intact in a damaged one
-formats/wink/call_events.py     calls that a bundle tells of formats/wink/time_order.py   lines in the order of their times
+formats/wink/manifest.py               the manifest
+formats/wink/read.py                   read a bundle of any origin
+formats/wink/write.py                  write a bundle
+formats/wink/to_records.py             a bundle as a run
+formats/wink/from_records.py           a run as a bundle
+formats/wink/embedded_records.py            the run's own records in a bundle
+formats/wink/other_layouts.py          other files that are read as a bundle
+formats/wink/call_events.py            model and tool calls in a bundle
+formats/wink/time_order.py             lines in the order of time
+formats/wink/archive/size_limits.py    limits of what is read
+formats/wink/archive/salvage.py        the intact part of a damaged bundle
 """
 
 from __future__ import annotations

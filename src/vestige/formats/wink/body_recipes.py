@@ -1,8 +1,8 @@
-"""Bodies beyond the seed's components: each message once, each body exact.
+"""Bodies beyond the format's own components: each message once, each body exact.
 
 A bundle with the records of its run has two members more. `vestige/pieces` holds every
 distinct piece of text once, one after the other; `vestige/bodies.ndjson` says of each body of
-which stretches of it, in order, it is made. A body that the seed's components hold anyway is
+which stretches of it, in order, it is made. A body that the format's components contain anyway is
 found there instead:
 
     {"sha256":"…","size_bytes":9120,"ranges":[[0,8000],[9001,1120]]}
@@ -22,7 +22,6 @@ from typing import Final
 import msgspec
 
 from vestige.errors import BundleCorruptedError
-from vestige.formats.wink.manifest import SNAPSHOTS
 from vestige.formats.wink.read import ZipContent
 from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_PIECES_MAX, BUNDLE_TOTAL_MAX, KIB, MIB
 from vestige.providers.message_split import split
@@ -49,7 +48,8 @@ class Packer:
     """Bodies on their way out."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=HELD_MAX)  # noqa: SIM115  # lives as long as we
+        # Closed with this object.
+        self._file = tempfile.SpooledTemporaryFile(max_size=HELD_MAX)  # noqa: SIM115
         self._size = 0
         self._places: dict[bytes, int] = {}
         self.recipes: dict[str, Recipe] = {}
@@ -118,7 +118,8 @@ class Unpacker:
             pieces += 1 + line.count(b"[")  # before it is an object of many
             if pieces > BUNDLE_PIECES_MAX:
                 raise BundleCorruptedError(
-                    f"{self._content.path}: {BODIES}: more than {BUNDLE_PIECES_MAX} bodies and their"
+                    f"{self._content.path}: {BODIES}: more than {BUNDLE_PIECES_MAX} bodies and "
+                    f"their"
                     " pieces. A bomb?"
                 )
             try:
@@ -130,13 +131,10 @@ class Unpacker:
             total += recipe.size_bytes
             if total > BUNDLE_TOTAL_MAX:  # the same pieces, over and over
                 raise BundleCorruptedError(
-                    f"{self._content.path}: {BODIES}: more than {BUNDLE_TOTAL_MAX} bytes of bodies in"
+                    f"{self._content.path}: {BODIES}: more than {BUNDLE_TOTAL_MAX} bytes of "
+                    f"bodies in"
                     " all. A bomb?"
                 )
-
-    @property
-    def snapshot_hashes(self) -> set[str]:
-        return {one.sha256 for one in self._recipes.values() if one.member == SNAPSHOTS}
 
     def read(self, sha256: str) -> bytes | None:
         """A body; None if the bundle does not have it, has another in its place (a problem), or too
@@ -180,7 +178,8 @@ class Unpacker:
 
     def _open_pieces(self) -> tempfile.SpooledTemporaryFile[bytes]:
         if self._pieces is None:
-            self._pieces = tempfile.SpooledTemporaryFile(max_size=HELD_MAX)  # noqa: SIM115  # as above
+            # Closed in `close`.
+            self._pieces = tempfile.SpooledTemporaryFile(max_size=HELD_MAX)  # noqa: SIM115
             if self._content.has(PIECES):
                 for chunk in self._content.salvaged(PIECES):
                     self._pieces.write(chunk)
@@ -190,19 +189,20 @@ class Unpacker:
         """Unpacked once: records may ask for the same lines in any order, over and over."""
         found = self._lines.get(member)
         if found is None:
-            wanted = {one.line for one in self._recipes.values() if one.member == member}
-            found = self._lines[member] = _LinesOf(self._content.lines(member), wanted)
+            numbers = {one.line for one in self._recipes.values() if one.member == member}
+            found = self._lines[member] = _LinesOf(self._content.lines(member), numbers)
         return found.read(line)
 
 
 class _LinesOf:
     """Some lines of a member; beyond a bound in a temporary file."""
 
-    def __init__(self, lines: Iterator[tuple[int, bytes]], wanted: set[int | None]) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=HELD_MAX)  # noqa: SIM115  # lives as long as we
+    def __init__(self, lines: Iterator[tuple[int, bytes]], numbers: set[int | None]) -> None:
+        # Closed with this object.
+        self._file = tempfile.SpooledTemporaryFile(max_size=HELD_MAX)  # noqa: SIM115
         self._places: dict[int, tuple[int, int]] = {}
         for number, line in lines:
-            if number in wanted:
+            if number in numbers:
                 self._places[number] = (self._file.tell(), len(line))
                 self._file.write(line)
 

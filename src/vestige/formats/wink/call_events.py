@@ -6,9 +6,10 @@
     for record in calls.finish(): ...
 
 A session's state holds its events (`PromptRendered`, `ToolInvoked`, `PromptExecuted`), and every
-snapshot repeats those before it. A log may hold the transcript (`transcript.entry`), which has more:
+snapshot repeats those before it. A log may hold the transcript (`transcript.entry`), which has
+more:
 each turn of the model, and the ids of tool calls. Where there is a transcript, the model calls are
-its turns; else one call stands for an evaluation, from the rendered prompt to the result, and asks
+its turns; else one call represents an evaluation, from the rendered prompt to the result, and asks
 for all tools that ran meanwhile. A tool call that both tell of is one span.
 
 The records have a writer of their own, so that a bundle that was taken in before it was read like
@@ -29,15 +30,14 @@ from vestige.formats.wink.jsonl_entries import LogEntry, SnapshotPayload
 from vestige.formats.wink.log_records import to_ns
 from vestige.formats.wink.manifest import UNKNOWN, Manifest
 from vestige.limits import BUNDLE_EVENTS_MAX, MIB
-from vestige.record.coercion import clean_attributes, clean_text, cut
+from vestige.record.coercion import clean_attributes, clean_text, truncate
 from vestige.record.types import VERSION, Attributes, KnownRecord, SpanClose, SpanOpen
 
 FORMAT: Final = "wink"
 TRANSCRIPT: Final = "transcript.entry"
-STOP: Final = "transcript.stop"
 EVENTS: Final = ("PromptRendered", "ToolInvoked", "PromptExecuted")
 HISTORY_MAX: Final = 8 * MIB
-"""Bytes of messages that a request repeats; a longer history begins anew."""
+"""Bytes of messages that a request repeats; a longer history starts again."""
 
 Object = Mapping[str, Any]
 Key = tuple[str, str]
@@ -61,7 +61,7 @@ class _Tool:
 
 @dataclass(slots=True)
 class _Turn:
-    """One answer of the model, as far as it is told."""
+    """One answer of the model, as far as it is known."""
 
     span_id: str
     started_ns: int
@@ -90,7 +90,7 @@ class _Evaluation:
     turn: _Turn | None = None
     turns: int = 0
     usage: dict[str, int] = field(default_factory=dict)
-    """Told before the turn that it belongs to."""
+    """Arrived before the turn that it belongs to."""
     usages: int = 0
 
 
@@ -114,7 +114,7 @@ class CallSpans:
         """Prompts without a result so far."""
         self._tools: dict[str, _Tool] = {}
         """Of the transcript: asked for, not yet ended; by the ids of their calls."""
-        self._told: dict[tuple[str, str], int] = {}
+        self._reported_calls: dict[tuple[str, str], int] = {}
         """Of the transcript: ended, and no event of it seen; by name and arguments."""
 
     @property
@@ -166,9 +166,9 @@ class CallSpans:
 
     def _tool_event(self, time_ns: int, item: Object) -> Iterator[KnownRecord]:
         name, arguments = _text(item.get("name")), _json(item.get("params"))
-        asked = self._find_tool(_text(item.get("call_id")), name, arguments)
-        if asked is None and self._told.get((name, arguments), 0):
-            self._told[name, arguments] -= 1
+        tool = self._find_tool(_text(item.get("call_id")), name, arguments)
+        if tool is None and self._reported_calls.get((name, arguments), 0):
+            self._reported_calls[name, arguments] -= 1
             return
         result = item.get("result")
         output = item.get("rendered_output")
@@ -177,18 +177,18 @@ class CallSpans:
         error = (
             _text(result.get("message")) or body if failed and isinstance(result, dict) else None
         )
-        if asked is None:
+        if tool is None:
             key = _text(item.get("event_id")) or _digest(item).hex()
             span_id = self._span_id("tool ToolInvoked", key)
-            asked = _Tool(span_id, name, _text(item.get("call_id")) or span_id, arguments, time_ns)
+            tool = _Tool(span_id, name, _text(item.get("call_id")) or span_id, arguments, time_ns)
             turn = self._rendered.get(_key(item, self._rendered))
             if turn is not None:
-                turn.calls.append(_call(asked))
-            yield self._open_tool(asked, "ToolInvoked")
+                turn.calls.append(_call(tool))
+            yield self._open_tool(tool, "ToolInvoked")
         else:
-            del self._tools[asked.span_id]
-            yield from self._end_turn(self._evaluations[asked.evaluation])
-        yield self._close_tool(asked, max(time_ns, asked.started_ns), body, error)
+            del self._tools[tool.span_id]
+            yield from self._end_turn(self._evaluations[tool.evaluation])
+        yield self._close_tool(tool, max(time_ns, tool.started_ns), body, error)
 
     def _find_tool(self, call_id: str, name: str, arguments: str) -> _Tool | None:
         for tool in self._tools.values():
@@ -238,7 +238,7 @@ class CallSpans:
         inner = _mapping(detail.get("sdk_entry") or detail.get("notification"))
         kind = context.get("entry_type")
         if kind == "user_message":
-            yield from self._said(
+            yield from self._iter_message(
                 evaluation, time_ns, {"role": "user", "content": _text_of(detail, inner)}
             )
         elif kind == "tool_result":
@@ -262,7 +262,7 @@ class CallSpans:
         for key, count in usage.items():
             into[key] = into.get(key, 0) + count
 
-    def _said(
+    def _iter_message(
         self, evaluation: _Evaluation, time_ns: int, message: Object
     ) -> Iterator[KnownRecord]:
         """A message to the model: the turn before it is over."""
@@ -313,7 +313,7 @@ class CallSpans:
         arguments = _json(_first(detail.get("input"), inner.get("input"), inner.get("arguments")))
         key = f"{call_id}\0{time_ns}\0{context.get('sequence_number')}"
         span_id = self._span_id("tool", key)
-        asked = _Tool(
+        tool = _Tool(
             span_id,
             name,
             call_id or span_id,
@@ -321,9 +321,9 @@ class CallSpans:
             time_ns,
             _key(context, self._evaluations),
         )
-        turn.calls.append(_call(asked))
-        turn.tools.append(asked)
-        self._tools[span_id] = asked
+        turn.calls.append(_call(tool))
+        turn.tools.append(tool)
+        self._tools[span_id] = tool
 
     def _tool_result(
         self, evaluation: _Evaluation, time_ns: int, detail: Object, inner: Object
@@ -336,29 +336,29 @@ class CallSpans:
         )
         body = _text_of({"content": content}, _NOTHING) or _shown(content)
         failed = detail.get("is_error") is True or inner.get("is_error") is True
-        asked = next(
+        tool = next(
             (one for one in self._tools.values() if call_id and one.call_id == call_id), None
         )
-        if asked is not None:
-            del self._tools[asked.span_id]
-            told = asked.name, asked.arguments
-            self._told[told] = self._told.get(told, 0) + 1
-        yield from self._said(
+        if tool is not None:
+            del self._tools[tool.span_id]
+            call_key = tool.name, tool.arguments
+            self._reported_calls[call_key] = self._reported_calls.get(call_key, 0) + 1
+        yield from self._iter_message(
             evaluation, time_ns, {"role": "tool", "tool_call_id": call_id, "content": body}
         )
-        if asked is not None:
-            yield self._close_tool(asked, time_ns, body, body if failed else None)
+        if tool is not None:
+            yield self._close_tool(tool, time_ns, body, body if failed else None)
 
     # --- the end ---------------------------------------------------------------------------------
 
     def finish(self) -> Iterator[KnownRecord]:
-        """Yield records of what was told in part. A call without an end stays open."""
+        """Yield records of calls that are known in part. A call without an end stays open."""
         for evaluation in self._evaluations.values():
             yield from self._end_turn(evaluation)
         execution = self._manifest.execution
         for place, turn in self._rendered.items():
-            told = self._evaluations.get(_find_key(place, self._evaluations))
-            if told is not None and told.turns:
+            known = self._evaluations.get(_find_key(place, self._evaluations))
+            if known is not None and known.turns:
                 continue
             if self._transcript:
                 yield self._open_turn_record(turn, place[1], "PromptRendered")
@@ -385,7 +385,7 @@ class CallSpans:
     def _close_tool(self, tool: _Tool, time_ns: int, body: str, error: str | None) -> SpanClose:
         attributes: Attributes = {}
         if error is not None:
-            attributes = {"error.type": "ToolFailed", "error.message": cut(error, 2_000)}
+            attributes = {"error.type": "ToolFailed", "error.message": truncate(error, 2_000)}
         return self._close(
             tool.span_id,
             tool.started_ns,
@@ -402,7 +402,10 @@ class CallSpans:
         if turn.error is not None:
             status = "error"
             attributes["finish_reason"] = None
-            attributes |= {"error.type": "EvaluationError", "error.message": cut(turn.error, 2_000)}
+            attributes |= {
+                "error.type": "EvaluationError",
+                "error.message": truncate(turn.error, 2_000),
+            }
         answer = {
             "model": self._manifest.agent.model,
             "choices": [
@@ -442,7 +445,7 @@ class CallSpans:
             span_id,
             FORMAT,
             type,
-            cut(clean_text(name), 512) or type,
+            truncate(clean_text(name), 512) or type,
             self._root,
             None,
             clean_attributes(attributes),
@@ -459,7 +462,7 @@ class CallSpans:
         attributes: Attributes,
         body: str | None,
     ) -> SpanClose:
-        kept = {key: value for key, value in attributes.items() if value is not None}
+        present = {key: value for key, value in attributes.items() if value is not None}
         return SpanClose(
             VERSION,
             self._writer,
@@ -469,7 +472,7 @@ class CallSpans:
             span_id,
             status,
             max(0, ended_ns - started_ns),
-            clean_attributes(kept),
+            clean_attributes(present),
             body,
         )
 
@@ -483,9 +486,9 @@ def has_transcript(lines: Iterable[str]) -> bool:
     return any(TRANSCRIPT in line for line in lines)
 
 
-def _key(told: Object, known: Mapping[Key, object]) -> Key:
-    """Of which evaluation an event or entry tells. Not all say of which session they are."""
-    return _find_key((_text(told.get("session_id")), _text(told.get("prompt_name"))), known)
+def _key(fields: Object, known: Mapping[Key, object]) -> Key:
+    """Return the evaluation of an event or entry. Not all name their session."""
+    return _find_key((_text(fields.get("session_id")), _text(fields.get("prompt_name"))), known)
 
 
 def _find_key(key: Key, known: Mapping[Key, object]) -> Key:
@@ -530,9 +533,9 @@ _COUNTS: Final = {
 }  # fmt: skip
 
 
-def _agrees(told: Mapping[str, int], total: Mapping[str, int]) -> bool:
-    """Is one usage the whole of an evaluation's?"""
-    return all(told.get(key) == total.get(key) for key in ("input_tokens", "output_tokens"))
+def _agrees(usage: Mapping[str, int], total: Mapping[str, int]) -> bool:
+    """Return whether one usage equals the total of an evaluation."""
+    return all(usage.get(key) == total.get(key) for key in ("input_tokens", "output_tokens"))
 
 
 def _text_of(detail: Object, inner: Object) -> str:

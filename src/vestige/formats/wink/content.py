@@ -1,7 +1,7 @@
-"""What a bundle holds, wherever it is: a zip that was loaded, a stored run, a capture's spool.
+"""The content of a bundle from any source: a loaded zip, a stored run, or a spool.
 
-The writer (formats/wink/write.py) takes any of them, and `DebugBundle` shows any of them. Everything is
-handed out one piece at a time: a bundle may be far larger than memory.
+The writer (formats/wink/write.py) takes any of them, and `DebugBundle` shows any of them.
+Everything is handed out one piece at a time: a bundle may be far larger than memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ContentFile:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A component beyond the seed's."""
+    """A component beyond those of the wink format."""
 
     name: str
     """Its key in `manifest.components`: `records`."""

@@ -1,4 +1,4 @@
-"""Where bundles are: does a path hold one, and which are in a folder."""
+"""Find bundles: test whether a path is one, and list those in a folder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _inside(folder: Path, most: int | None = None) -> Iterator[Path]:
 def _looks_like_one(entry: os.DirEntry[str], path: Path) -> bool:
     try:
         return entry.is_file() and _is_bundle(path)
-    except OSError:  # one that cannot be looked at is no reason to see none of the others
+    except OSError:  # an unreadable one must not hide the others
         return path.suffix == ".wink"
 
 
@@ -79,7 +79,7 @@ def _is_bundle(path: Path) -> bool:
 
 
 def _has_snapshots(path: Path) -> bool:
-    """By the keys that a snapshot begins or ends with: its first line may be megabytes long."""
+    """Check for the first or last keys of a snapshot. A line may have megabytes."""
     with path.open("rb") as file:
         head = file.read(64 * KIB)
     if not head.lstrip().startswith(b"{"):

@@ -1,11 +1,11 @@
-"""A stored run as a bundle: any run, whoever recorded it.
+"""A stored run as a bundle, whichever program recorded it.
 
     write(RunToWrite(run, read_body), target)
 
 Snapshots are the bodies of its `snapshot` spans, files those of its `file` spans, logs its
-log records; the manifest is what its root says. All its records travel too (formats/wink/run_records.py), so
-that nothing is lost to a reader that knows them, and a body that a component holds is not
-written a second time.
+log records; the manifest is what its root says. All its records travel too
+(embedded_records.py), so that nothing is lost to a reader that knows them, and a body that
+a component holds is not written a second time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from vestige.errors import NotFoundError
 from vestige.formats.protocol import RunToWrite
 from vestige.formats.wink.content import ContentFile, Extra
+from vestige.formats.wink.embedded_records import RecordParts
 from vestige.formats.wink.jsonl_entries import render_log, single_line
 from vestige.formats.wink.log_records import MALFORMED, entry_of, to_iso, to_ns
 from vestige.formats.wink.manifest import (
@@ -33,7 +34,6 @@ from vestige.formats.wink.manifest import (
     Manifest,
 )
 from vestige.formats.wink.notes import notes_extra
-from vestige.formats.wink.run_records import RecordParts
 from vestige.formats.wink.time_order import is_sorted, sort_by_time
 from vestige.formats.wink.to_records import STATUSES, manifest_body
 from vestige.formats.wink.write import name_files, write_bundle
@@ -103,12 +103,12 @@ class RunContent:
         yield from (file for file, _ in self._latest_files())
 
     def extras(self) -> Iterator[Extra]:
-        yield from RecordParts(self._source, self._held).extras()
+        yield from RecordParts(self._source, self._find_stored).extras()
         yield from notes_extra(self._source)
 
     # --- bodies that a component holds -----------------------------------------------------------
 
-    def _held(self, body_id: int) -> tuple[str, int | None] | None:
+    def _find_stored(self, body_id: int) -> tuple[str, int | None] | None:
         if self._lines is None:
             for _ in self.snapshots():
                 pass
@@ -127,7 +127,7 @@ class RunContent:
         return None if place is None else (place, None)
 
     def _latest_files(self) -> Iterator[tuple[ContentFile, BodyRef]]:
-        """One file for each path: as it was when it was last captured."""
+        """Return the last captured file of each path."""
         latest: dict[str, BodyRef] = {}
         for span in self._run.spans:
             path = span.attributes.get("path")
@@ -141,7 +141,7 @@ class RunContent:
                 yield ContentFile(path, ref.size_bytes, self._opener(ref)), ref
 
     def _is_there(self, ref: BodyRef) -> bool:
-        """A body that retention took keeps its id and its size: only reading it tells."""
+        """A body that retention removed keeps its id and size: only reading it shows that."""
         assert ref.id is not None
         if ref.id not in self._there:
             self._there[ref.id] = self._read(ref) is not None
@@ -159,7 +159,7 @@ class RunContent:
 
 
 def _snapshot_ns(span: SpanInfo) -> int:
-    """When a snapshot was taken."""
+    """Return the time of a snapshot."""
     created_at = span.attributes.get("created_at")
     time_ns = to_ns(created_at) if isinstance(created_at, str) else None
     return span.started_ns if time_ns is None else time_ns
@@ -185,39 +185,39 @@ def _with_redacted(manifest: Manifest, run: Run) -> Manifest:
 
 
 def manifest_of(source: RunToWrite) -> Manifest:
-    """What a run says of itself; for a bundle that was taken in, what its manifest said."""
+    """Return the manifest of a run; for an imported bundle, its own manifest."""
     run = source.run
     root = next((span for span in run.spans if (span.type, span.parent_id) == ("run", None)), None)
     if root is not None and "bundle_id" in root.attributes and root.input is not None:
         try:
-            kept = manifest_body(source.body(root.input) or b"")
+            manifest = manifest_body(source.body(root.input) or b"")
         except NotFoundError:
-            kept = None
-        if kept is not None and kept.bundle_id == root.attributes["bundle_id"]:
-            return kept
-    told: Mapping[str, Scalar] = root.attributes if root is not None else {}
+            manifest = None
+        if manifest is not None and manifest.bundle_id == root.attributes["bundle_id"]:
+            return manifest
+    attributes: Mapping[str, Scalar] = root.attributes if root is not None else {}
     info = run.info
-    created_at = _text(told.get("bundle.created_at")) or to_iso(info.ended_ns or info.last_ns)
+    created_at = _text(attributes.get("bundle.created_at")) or to_iso(info.ended_ns or info.last_ns)
     return Manifest(
         VERSION,
-        _text(told.get("bundle_id")) or info.id,
+        _text(attributes.get("bundle_id")) or info.id,
         created_at,
-        _text(told.get("session_id")) or info.id,
-        _agent(run, told),
-        _execution(run, told),
-        _environment(run, told),
+        _text(attributes.get("session_id")) or info.id,
+        _agent(run, attributes),
+        _execution(run, attributes),
+        _environment(run, attributes),
         {},
-        _tags(told),
+        _tags(attributes),
     )
 
 
-def _agent(run: Run, told: Mapping[str, Scalar]) -> Agent:
+def _agent(run: Run, attributes: Mapping[str, Scalar]) -> Agent:
     calls = [span for span in run.spans if span.type == "llm"]
     return Agent(
-        _text(told.get("agent.name")) or run.info.name,
-        _text(told.get("agent.version")) or None,
-        _text(told.get("agent.adapter")) or _first(calls, "provider"),
-        _text(told.get("agent.model")) or _first(calls, "model"),
+        _text(attributes.get("agent.name")) or run.info.name,
+        _text(attributes.get("agent.version")) or None,
+        _text(attributes.get("agent.adapter")) or _first(calls, "provider"),
+        _text(attributes.get("agent.model")) or _first(calls, "model"),
     )
 
 
@@ -225,11 +225,11 @@ def _first(spans: list[SpanInfo], attribute: str) -> str:
     return next((text for span in spans if (text := _text(span.attributes.get(attribute)))), "")
 
 
-def _execution(run: Run, told: Mapping[str, Scalar]) -> Execution:
+def _execution(run: Run, attributes: Mapping[str, Scalar]) -> Execution:
     info = run.info
     error: dict[str, Any] = {
         key.removeprefix("error."): value
-        for key, value in told.items()
+        for key, value in attributes.items()
         if key.startswith("error.") and value is not None
     }
     outcome = _OUTCOMES.get(info.outcome, info.outcome)
@@ -248,10 +248,10 @@ def _execution(run: Run, told: Mapping[str, Scalar]) -> Execution:
     )
 
 
-def _environment(run: Run, told: Mapping[str, Scalar]) -> dict[str, Any]:
-    kept = _prefixed(told, "environment.")
-    if kept:
-        return kept
+def _environment(run: Run, attributes: Mapping[str, Scalar]) -> dict[str, Any]:
+    found = _prefixed(attributes, "environment.")
+    if found:
+        return found
     process = next((span for span in run.spans if span.type == "process"), None)
     if process is None:
         return {}
@@ -261,13 +261,15 @@ def _environment(run: Run, told: Mapping[str, Scalar]) -> dict[str, Any]:
     }
 
 
-def _tags(told: Mapping[str, Scalar]) -> dict[str, str]:
-    return {key: str(value) for key, value in _prefixed(told, "tag.").items()}
+def _tags(attributes: Mapping[str, Scalar]) -> dict[str, str]:
+    return {key: str(value) for key, value in _prefixed(attributes, "tag.").items()}
 
 
-def _prefixed(told: Mapping[str, Scalar], prefix: str) -> dict[str, Any]:
+def _prefixed(attributes: Mapping[str, Scalar], prefix: str) -> dict[str, Any]:
     return {
-        key.removeprefix(prefix): value for key, value in told.items() if key.startswith(prefix)
+        key.removeprefix(prefix): value
+        for key, value in attributes.items()
+        if key.startswith(prefix)
     }
 
 

@@ -60,7 +60,7 @@ class SnapshotPayload:
         return self.tags.get("session_id")
 
     def find_slice(self, slice_type: str) -> SnapshotSlice | None:
-        """By its full name, or by the part behind the colon or the last dot."""
+        """Find a slice by its full name, or by the part after the colon or the last dot."""
         for one in self.slices:
             short = one.slice_type.rpartition(":")[2].rpartition(".")[2]
             if slice_type in (one.slice_type, short):
@@ -135,7 +135,7 @@ def _slices(value: Any) -> tuple[tuple[SnapshotSlice, ...], list[str]]:
             continue
         items = one.get("items", [])
         if not isinstance(items, list):
-            faults.append(f"slices[{number}].items is no list")
+            faults.append(f"slices[{number}].items is not a list")
             items = []
         item_type = one.get("item_type")
         slices.append(
@@ -149,7 +149,7 @@ def _slices(value: Any) -> tuple[tuple[SnapshotSlice, ...], list[str]]:
 
 
 def parse_log(line: str) -> LogEntry | None:
-    """An entry, its odd values as text; None if this is no entry at all."""
+    """An entry, its odd values as text; None if this is not an entry at all."""
     found = parse_object(line)
     if isinstance(found, str) or not ({"timestamp", "message", "event"} & found.keys()):
         return None
@@ -171,7 +171,7 @@ def parse_log(line: str) -> LogEntry | None:
 
 
 def render_log(entry: LogEntry) -> str:
-    """One line, in the order of the format."""
+    """Render one line, with keys in the order of the format."""
     values: dict[str, Any] = {key: getattr(entry, key) for key in LOG_KEYS[:5]}
     values["context"] = dict(entry.context)
     values.update(entry.extra)

@@ -1,6 +1,6 @@
 """A log entry of a bundle as a `log` record, and back: the same entry, whatever was in it.
 
-A record's attributes are flat scalars. So what stands in an entry's context as a scalar is an
+A record's attributes are flat scalars. So a scalar in an entry's context is an
 attribute of the same name, where it is found by its value; anything nested is JSON text under
 `context.NAME`. Names that mean something here are written so too:
 
@@ -95,7 +95,7 @@ def attributes_of(entry: LogEntry, time_ns: int | None) -> Attributes | None:
 def entry_of(
     time_ns: int, level: str, component: str, message: str, attributes: Mapping[str, Scalar]
 ) -> LogEntry:
-    """The entry that a record stands for; any record stands for one."""
+    """Return the entry of a record; every record has one."""
     context: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for key, value in attributes.items():

@@ -1,6 +1,6 @@
 """The manifest: what a bundle is about, and what it holds.
 
-The seed's fields exactly, in the seed's order, version "1". Beyond the seed each component has
+The fields of the wink format in their order, version "1". Beyond it each component has
 a `sha256`, and may say what was left out (`dropped_entries`, `skipped`).
 
     manifest = parse_manifest(raw, where="crash.wink")     # raises, one line each
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Annotated, Any, Final
 
@@ -34,12 +34,15 @@ FILES: Final = "files/"
 LISTING: Final = "files.sha256"
 """The hash of every file, one line each, as `sha256sum` writes it: `sha256sum -c` can check it."""
 
+LEFT_OUT: Final = "components_left_out"
+"""Components of another program's bundle whose content was not imported."""
+
 OUTCOMES: Final = ("success", "failure", "timeout", "cancelled")
 """`in_progress` too, but never in a file that was finalized."""
 UNKNOWN: Final = "unknown"
 """Of what is read as a bundle and does not say how the run ended: a bare file of snapshots."""
 INTERRUPTED: Final = "Interrupted"
-"""`error.type` of a run that was killed: the seed has no outcome for it, so it is a failure."""
+"""`error.type` of a run that was killed: the format has no outcome for it, so it is a failure."""
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -67,7 +70,7 @@ class Execution(msgspec.Struct, frozen=True):
 
     @property
     def shown_outcome(self) -> str:
-        """As it is shown: a killed run is `interrupted`, though on disk it is a failure."""
+        """Return the outcome to show: `interrupted` for a killed run, a failure on disk."""
         if self.outcome == "failure" and (self.error or {}).get("type") == INTERRUPTED:
             return "interrupted"
         return self.outcome
@@ -190,7 +193,7 @@ def parse_manifest(raw: bytes, where: str, report: Report = _ignore) -> Manifest
     try:
         manifest = msgspec.convert({**found, "extra": extra}, Manifest)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise BundleCorruptedError(f"{where}: {MANIFEST} is no manifest: {error}.") from None
+        raise BundleCorruptedError(f"{where}: {MANIFEST} is not a manifest: {error}.") from None
     _check_values(manifest, where)
     return manifest
 
@@ -214,6 +217,7 @@ def _convert_values(found: dict[str, Any], report: Report) -> None:
     for key in ("tags", "environment", "components"):
         if key in found and found[key] is None:
             del found[key]
+    _convert_agent(found, report)
     tags = found.get("tags")
     if isinstance(tags, dict):
         for key, value in tags.items():
@@ -230,6 +234,36 @@ def _convert_values(found: dict[str, Any], report: Report) -> None:
         report("/execution/error", "not an object (expected one); taken as its message.")
 
 
+def _convert_agent(found: dict[str, Any], report: Report) -> None:
+    """Give texts to the fields that only describe the agent."""
+    agent = found.get("agent")
+    if not isinstance(agent, dict):
+        return
+    for key in ("version", "adapter", "model"):
+        value = agent.get(key)
+        if value is None:
+            agent.pop(key, None)
+        elif not isinstance(value, str):
+            agent[key] = msgspec.json.encode(value).decode()
+            report(f"/agent/{key}", f"{agent[key][:60]} is not a text (expected one).")
+
+
+def without_missing_components(extra: dict[str, Any], written: Collection[str]) -> dict[str, Any]:
+    """Return the unknown keys, with the components that are not in the bundle under another key.
+
+    A reader would take a component that is listed for one that is damaged.
+    """
+    listed = extra.get("components", {})
+    missing = {name: one for name, one in listed.items() if name not in written}
+    if not missing:
+        return extra
+    rest = {name: one for name, one in listed.items() if name in written}
+    changed = {**extra, "components": rest} if rest else dict(extra)
+    if not rest:
+        del changed["components"]
+    return {**changed, LEFT_OUT: {**missing, **extra.get(LEFT_OUT, {})}}
+
+
 def _take_unknown(found: dict[str, Any]) -> dict[str, Any]:
     """Take out of a decoded manifest the keys that no struct here has."""
     extra = {key: found.pop(key) for key in list(found) if key not in _FIELDS}
@@ -243,14 +277,16 @@ def _take_unknown(found: dict[str, Any]) -> dict[str, Any]:
     components = found.get("components")
     for name, one in (components if isinstance(components, dict) else {}).items():
         if isinstance(one, dict):
-            more = {
-                key: one.pop(key) for key in list(one) if key not in Component.__struct_fields__
-            }
+            known = Component.__struct_fields__
+            more = {key: one.pop(key) for key in list(one) if key not in known}
+            if name not in _COMPONENTS:
+                more = {**one, **more}  # complete, as it may be written without its content
             if more:
                 extra.setdefault("components", {})[name] = more
     return extra
 
 
+_COMPONENTS: Final = ("snapshots", "logs", "files", "records", "bodies", "pieces", "notes")
 _FIELDS: Final = frozenset(Manifest.__struct_fields__) - {"extra"}
 _INNER_FIELDS: Final = {"agent": Agent.__struct_fields__, "execution": Execution.__struct_fields__}
 
@@ -269,7 +305,7 @@ def _check_values(manifest: Manifest, where: str) -> None:
     seconds = manifest.execution.duration_seconds
     if seconds is not None and not math.isfinite(seconds):
         raise BundleCorruptedError(
-            f"{where}: {MANIFEST}: execution.duration_seconds is no number of seconds."
+            f"{where}: {MANIFEST}: execution.duration_seconds is not a number of seconds."
         )
     for name in ("snapshots", "logs"):
         if name not in manifest.components:
@@ -287,9 +323,9 @@ def _check_nesting(raw: bytes, where: str) -> None:
 
 
 def nesting(raw: bytes, most: int) -> int:
-    """How deep JSON is nested, at least; counted only until it is clear that it is too deep.
+    """Return a lower bound of the nesting of JSON. Counting stops once it is too deep.
 
-    Without strings and all that is no bracket, each pass takes away the innermost pairs: a few
+    Without strings and everything but brackets, each pass takes away the innermost pairs: a few
     passes over bytes instead of a walk in Python.
     """
     if raw.count(b"[") + raw.count(b"{") <= most:
@@ -298,7 +334,9 @@ def nesting(raw: bytes, most: int) -> int:
     for depth in range(most + 1):
         before = len(left)
         left = left.replace(b"[]", b"").replace(b"{}", b"")
-        if len(left) == before:  # nothing is left, or it is no JSON: whoever decodes it will say
+        if (
+            len(left) == before
+        ):  # nothing is left, or it is invalid JSON, which the decoder will report
             return depth if not left else _open_depth(left, most)
     return most + 1
 

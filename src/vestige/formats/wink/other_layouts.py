@@ -1,9 +1,9 @@
-"""What else is read as a bundle: the later real format, and a bare file of snapshots.
+"""Read other layouts as a bundle: the later real format, and a bare file of snapshots.
 
 `LaterContent` is a zip with everything under `debug_bundle/`: a manifest with a list of files
 and their checksums, `session/before.jsonl` and `session/after.jsonl`, `logs/app.jsonl`, and
 single JSON files. `JsonlContent` is what `dump_session` writes. Both are given a manifest of
-the seed's kind, made of what they say.
+the documented wink layout, made from their content.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LaterContent(Members):
         path = self.path
         found = self._json("manifest.json", BUNDLE_MANIFEST_MAX)
         if not isinstance(found, dict):
-            raise BundleCorruptedError(f"{path}: {LATER_MANIFEST} is no JSON object.")
+            raise BundleCorruptedError(f"{path}: {LATER_MANIFEST} is not a JSON object.")
         version = str(found.get("format_version", ""))
         if version.partition(".")[0] != "1":
             raise BundleVersionError(
@@ -70,7 +70,8 @@ class LaterContent(Members):
         return self._orders["logs"].sorted(lambda: self._lines_of(_LOG))
 
     def numbered(self, name: str) -> Iterator[tuple[str, int, str]]:
-        """Yield the member, number and text of each line of a component, as they are in the file."""
+        """Yield the member, number and text of each line of a component, as they are in the
+        file."""
         for path in _SESSIONS if name == "snapshots" else (_LOG,):
             if self.has(LATER_ROOT + path):
                 for number, line in self.lines(LATER_ROOT + path):
@@ -256,7 +257,7 @@ class JsonlContent:
             yield str(self.path), number, line
 
     def verify(self, keep: int = 0) -> None:
-        """It says nothing that could be compared."""
+        """Accept everything: the manifest has no checksums."""
 
     def _make_manifest(self) -> Manifest:
         if not self.path.is_file():

@@ -12,8 +12,9 @@ A zip that looks hostile, and one without a readable manifest, is refused. Any o
 problem in the list: of a damaged list of lines every line that can be unpacked is handed out, a
 damaged file raises when it is read, and everything else is read as if nothing had happened.
 
-Elsewhere: which names are safe in formats/wink/archive/member_names.py; the directory is bounded in formats/wink/archive/zip_directory.py; what can
-be read of a damaged member in formats/wink/archive/damage.py.
+Elsewhere: which names are safe in formats/wink/archive/member_names.py; the directory is bounded in
+formats/zip_directory.py; what can be read of a damaged member in
+formats/wink/archive/damage.py.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from vestige.errors import (
 from vestige.formats.protocol import Problem
 from vestige.formats.wink.archive.damage import read_damaged
 from vestige.formats.wink.archive.member_names import find_fault
-from vestige.formats.wink.archive.zip_directory import check_directory
 from vestige.formats.wink.content import ContentFile, Extra
 from vestige.formats.wink.manifest import (
     FILES,
@@ -46,6 +46,7 @@ from vestige.formats.wink.manifest import (
     parse_manifest,
 )
 from vestige.formats.wink.time_order import TimeOrder, log_time, snapshot_time
+from vestige.formats.zip_directory import check_directory
 from vestige.limits import (
     BUNDLE_ENTRY_MAX,
     BUNDLE_MANIFEST_MAX,
@@ -84,7 +85,7 @@ class Members:
         opened = source if isinstance(source, Members) else None
         self.path: Path = opened.path if opened else Path(cast(Path, source))
         self.problems: list[Problem] = []
-        self._kept: dict[str, list[bytes]] = {}
+        self._cached_parts: dict[str, list[bytes]] = {}
         """Members that were unpacked to be verified, until they are read."""
         self._archive: zipfile.ZipFile = opened._archive if opened else _open_archive(self.path)
         self._members: dict[str, zipfile.ZipInfo] = (
@@ -92,7 +93,7 @@ class Members:
         )
 
     def names(self) -> Iterator[str]:
-        """Of all members that are no folders."""
+        """Names of all members except folders."""
         return (name for name in self._members if not name.endswith("/"))
 
     def has(self, name: str) -> bool:
@@ -102,7 +103,7 @@ class Members:
         return self._members[name].file_size
 
     def read(self, name: str, most: int = BUNDLE_ENTRY_MAX) -> bytes:
-        """One member, if it is not longer than `most`."""
+        """Return one member, if it is not longer than `most`."""
         size = self.size(name)
         if size > most:
             raise BundleCorruptedError(
@@ -111,10 +112,10 @@ class Members:
         return b"".join(self.chunks(name))
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """One member, a stretch at a time; BundleCorruptedError for whatever is wrong with it."""
-        kept = self._kept.get(name)
-        if kept is not None:
-            yield from kept
+        """Yield one member in chunks. Raise BundleCorruptedError if it is damaged."""
+        cached = self._cached_parts.get(name)
+        if cached is not None:
+            yield from cached
             return
         member = self._members[name]
         left = member.file_size
@@ -149,13 +150,13 @@ class Members:
     def salvaged(
         self, name: str, sha256: str | None = None, *, keep: bool = False
     ) -> Iterator[bytes]:
-        """As `chunks`, for what is usable in part: damage is a problem, and ends the reading.
+        """Yield chunks up to the first damage, which becomes a problem.
 
         `keep`: it is read again soon.
         """
-        kept = self._kept.get(name) if keep else self._kept.pop(name, None)
-        if kept is not None:  # compared when it was kept
-            yield from kept
+        cached = self._cached_parts.get(name) if keep else self._cached_parts.pop(name, None)
+        if cached is not None:  # compared when it was kept
+            yield from cached
             return
         digest = hashlib.sha256()
         done = 0
@@ -182,7 +183,7 @@ class Members:
             self.report(name, "", "hash-mismatch", _OTHER_HASH)
 
     def verified(self, name: str) -> Iterator[bytes]:
-        """As `chunks`; BundleCorruptedError if it does not have the hash that it should have."""
+        """Yield chunks. Raise BundleCorruptedError if the hash differs."""
         expected = self.expected(name)
         digest = hashlib.sha256()
         for chunk in self.chunks(name):
@@ -265,7 +266,8 @@ class ZipContent(Members):
         return order.sorted(lambda: self._entries(name), lambda: self._entries(name, keep=True))
 
     def numbered(self, name: str) -> Iterator[tuple[str, int, str]]:
-        """Yield the member, number and text of each line of a component, as they are in the file."""
+        """Yield the member, number and text of each line of a component, as they are in the
+        file."""
         component = self._manifest.components[name]
         if self.has(component.path):
             for number, line in self.lines(component.path, component.sha256):
@@ -277,7 +279,7 @@ class ZipContent(Members):
             yield ContentFile(name.removeprefix(self._root), self.size(name), self.opener(name))
 
     def extras(self) -> Iterator[Extra]:
-        """Each member once. One that is a part of the seed's too is handed out as that part."""
+        """Yield each member once. A part of the format's own components is yielded as that part."""
         files = self._manifest.component("files")
         seen = {MANIFEST, *(self._manifest.components[name].path for name in ("snapshots", "logs"))}
         seen |= {files.listing} if files and files.listing else set()
@@ -329,15 +331,15 @@ class ZipContent(Members):
             return
         for name, component in self._manifest.components.items():
             if name != "files" and self.has(component.path):
-                kept: list[bytes] | None = []
+                chunks: list[bytes] | None = []
                 for chunk in self.salvaged(component.path, component.sha256):
                     keep -= len(chunk)
-                    if keep >= 0 and kept is not None:
-                        kept.append(chunk)
+                    if keep >= 0 and chunks is not None:
+                        chunks.append(chunk)
                     else:
-                        kept = None
-                if kept is not None:
-                    self._kept[component.path] = kept
+                        chunks = None
+                if chunks is not None:
+                    self._cached_parts[component.path] = chunks
         self._damaged = self._find_damaged_files()
 
     @property
@@ -455,24 +457,24 @@ class ZipContent(Members):
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes | None]]:
     """Lines that are not blank, with their numbers; None for one that is too long to hold."""
-    held: list[bytes] = []
+    pieces: list[bytes] = []
     size = number = 0
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
-        held.append(first)
+        pieces.append(first)
         size += len(first)
         if size > BUNDLE_ENTRY_MAX:
-            held = []  # its rest is counted, and not kept
+            pieces = []  # its rest is counted, and not kept
         for after in others:
             number += 1
             if size > BUNDLE_ENTRY_MAX:
                 yield number, None
-            elif (line := b"".join(held)).strip():
+            elif (line := b"".join(pieces)).strip():
                 yield number, line
-            held, size = [after], len(after)
+            pieces, size = [after], len(after)
     if size > BUNDLE_ENTRY_MAX:
         yield number + 1, None
-    elif (line := b"".join(held)).strip():
+    elif (line := b"".join(pieces)).strip():
         yield number + 1, line
 
 
@@ -499,7 +501,7 @@ class _Reader(io.RawIOBase):
 
 
 def _open_archive(path: Path) -> zipfile.ZipFile:
-    """Open for as long as somebody reads: what is renamed over it meanwhile is another bundle."""
+    """Open for as long as it is read: a file renamed over it is another bundle."""
     if not path.exists():
         raise BundleNotFoundError(f"{path}: no such file.")
     if path.is_dir():

@@ -5,7 +5,7 @@
 
 Lines that are in order, as nearly all are, are read once to see that and then handed out as they
 come. Others are sorted in stretches that fit into memory, and merged from a temporary file. Lines
-of the same time keep their order; a line without a time stays behind the one before it.
+of the same time keep their order; a line without a time stays after its predecessor.
 """
 
 from __future__ import annotations
@@ -98,32 +98,32 @@ def is_sorted(timed: Iterable[tuple[int, object]]) -> bool:
 
 def sort_by_time(timed: Iterable[Timed]) -> Iterator[str]:
     """Yield lines by their times, those of the same time as they come; memory stays bounded."""
-    held: list[Timed] = []
+    lines: list[Timed] = []
     size = 0
     stretches: list[tuple[int, int]] = []
     with tempfile.SpooledTemporaryFile(max_size=_HELD_MAX) as file:
         for each in timed:
-            held.append(each)
+            lines.append(each)
             size += len(each[1])
-            if size >= STRETCH_BYTES or len(held) >= STRETCH_LINES:
-                stretches.append(_write(file, held))
-                held, size = [], 0
+            if size >= STRETCH_BYTES or len(lines) >= STRETCH_LINES:
+                stretches.append(_write(file, lines))
+                lines, size = [], 0
         if not stretches:
-            held.sort(key=itemgetter(0))
-            yield from (line for _, line in held)
+            lines.sort(key=itemgetter(0))
+            yield from (line for _, line in lines)
             return
-        stretches.append(_write(file, held))
+        stretches.append(_write(file, lines))
         places = [_places(file, *stretch) for stretch in stretches]
         for _, at, length in heapq.merge(*places, key=itemgetter(0)):
             file.seek(at)
             yield file.read(length).decode(errors="surrogatepass")
 
 
-def _write(file: IO[bytes], held: list[Timed]) -> tuple[int, int]:
+def _write(file: IO[bytes], lines: list[Timed]) -> tuple[int, int]:
     """Write a stretch, sorted; return where it begins and ends."""
-    held.sort(key=itemgetter(0))
+    lines.sort(key=itemgetter(0))
     begin = file.seek(0, 2)
-    for time_ns, line in held:
+    for time_ns, line in lines:
         raw = line.encode(errors="surrogatepass")
         file.write(_HEAD.pack(time_ns, len(raw)) + raw)
     return begin, file.tell()

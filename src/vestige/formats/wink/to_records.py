@@ -4,10 +4,10 @@
                           snapshot spans, each with its JSON as body
                           log records, each with its context
                           file spans, each with its bytes as body
-                          llm and tool spans, of what events and transcript tell (formats/wink/call_events.py)
+                          llm and tool spans, from events and transcript (call_events.py)
 
-If the bundle carries the records of its run (formats/wink/run_records.py), those are the run, and the seed's
-components add only what is not among them.
+If the bundle carries the records of its run (embedded_records.py), those are the run, and
+the format's components add only what is not among them.
 
 The one hard fact: ids derive from the bundle's id, numbers from positions. The run's end has a
 writer of its own, so that a file of snapshots that grew is taken in again without a clash.
@@ -33,6 +33,7 @@ from vestige.formats.protocol import (
 from vestige.formats.wink.call_events import CallSpans, has_transcript
 from vestige.formats.wink.content import BundleContent, ContentFile
 from vestige.formats.wink.detect import LATER_MANIFEST
+from vestige.formats.wink.embedded_records import find_run_id, has_records, read_records
 from vestige.formats.wink.jsonl_entries import (
     LogEntry,
     SnapshotPayload,
@@ -53,14 +54,14 @@ from vestige.formats.wink.manifest import UNKNOWN, Manifest, parse_manifest, ren
 from vestige.formats.wink.notes import read_notes
 from vestige.formats.wink.other_layouts import JsonlContent, LaterContent
 from vestige.formats.wink.read import Members, ZipContent
-from vestige.formats.wink.run_records import find_run_id, has_records, read_records
 from vestige.limits import (
     BUNDLE_ENTRY_MAX,
     BUNDLE_EVENTS_MAX,
-    BUNDLE_KEPT_MAX,
+    BUNDLE_MEMORY_MAX,
     BUNDLE_PROBLEMS_MAX,
 )
-from vestige.record.coercion import clean_attributes, clean_text, cut, flat, inline_bytes
+from vestige.record.coercion import clean_attributes, clean_text, flat, inline_bytes, truncate
+from vestige.record.run import OUTCOME
 from vestige.record.types import (
     VERSION,
     Attributes,
@@ -93,11 +94,12 @@ class ReadContent(BundleContent, Protocol):
     def verify(self, keep: int = 0) -> None:
         """Add a problem for each part that is not what the bundle says.
 
-        Who reads it right afterwards may have so many bytes of it kept, to be unpacked once.
+        A reader may keep this many bytes of it, to unpack it only once.
         """
 
     def numbered(self, name: str) -> Iterator[tuple[str, int, str]]:
-        """Yield the member, number and text of each line of a component, as they are in the file."""
+        """Yield the member, number and text of each line of a component, as they are in the
+        file."""
 
     @property
     def damaged_files(self) -> Mapping[str, str]:
@@ -123,9 +125,9 @@ def open_content(path: Path, *, partial: bool = False) -> ReadContent:
 
 
 def read_bundle(path: Path) -> Source:
-    """One bundle: read through once to see what is damaged, then as its records are taken."""
+    """Read one bundle: once to find damage, then again while its records are consumed."""
     content = open_content(path)
-    content.verify(BUNDLE_KEPT_MAX)
+    content.verify(BUNDLE_MEMORY_MAX)
     bundle_id = content.manifest.bundle_id
     parts = _Parts(content, derived_run_id(FORMAT, bundle_id), derived_writer(FORMAT, bundle_id))
     alone = Source(parts.run_id, parts.writer, parts.records(), content.problems)
@@ -144,7 +146,7 @@ def read_bundle(path: Path) -> Source:
 
 
 class _Parts:
-    """The seed's components as records."""
+    """Yield the format's components as records."""
 
     def __init__(self, content: ReadContent, run_id: str, writer: str) -> None:
         self.content = content
@@ -213,7 +215,7 @@ class _Parts:
             self.root,
             COMPONENT,
             "run",
-            cut(clean_text(manifest.agent.name), 512) or "bundle",
+            truncate(clean_text(manifest.agent.name), 512) or "bundle",
             None,
             manifest.session_id or None,
             root_attributes(manifest),
@@ -223,23 +225,29 @@ class _Parts:
 
     def _close_root(self) -> Iterator[SpanClose]:
         execution = self.content.manifest.execution
-        if execution.outcome in ("in_progress", UNKNOWN):
+        if execution.outcome == "in_progress":
             return
         seconds = execution.duration_seconds
         duration_ns = self._ended_ns - self._started_ns
         if seconds is not None and 0 <= seconds < 2**32:
             duration_ns = int(seconds * 1e9)
         status = STATUSES.get(execution.shown_outcome, execution.outcome)
+        attributes = error_attributes(execution.error)
+        end = f"{self.content.manifest.bundle_id}\0end"
+        if execution.outcome == UNKNOWN:
+            # The file may grow, and then has a later end.
+            end += f"\0{self._ended_ns}"
+            status, attributes = "ok", {OUTCOME: UNKNOWN, **attributes}
         yield SpanClose(
             VERSION,
-            derived_writer(FORMAT, f"{self.content.manifest.bundle_id}\0end"),
+            derived_writer(FORMAT, end),
             1,
             self._ended_ns,
             self.run_id,
             self.root,
             status,
             duration_ns,
-            error_attributes(execution.error),
+            attributes,
         )
 
     # --- snapshots -------------------------------------------------------------------------------
@@ -275,7 +283,7 @@ class _Parts:
             attributes["error.message"] = "; ".join(snapshot.errors)
             place = f"snapshot {snapshot.index}"
             self._warn(place, "snapshot-invalid", f"{attributes['error.message']}.")
-        reason = cut(clean_text(snapshot.tags.get("tag", "")), 512)
+        reason = truncate(clean_text(snapshot.tags.get("tag", "")), 512)
         yield self._open(span_id, time_ns, "snapshot", reason or "snapshot", attributes)
         raw = snapshot.raw.encode(errors="surrogateescape")
         yield self._close(span_id, time_ns, status, raw)
@@ -326,7 +334,7 @@ class _Parts:
             record.attributes = attributes
         else:
             # Too much for attributes: the line itself, and what fits of them.
-            record.attributes = {"event": cut(entry.event, 512), "entry.body": True}
+            record.attributes = {"event": truncate(entry.event, 512), "entry.body": True}
             record.body = line
         return record
 
@@ -354,7 +362,7 @@ class _Parts:
                 f"{file.size_bytes} bytes (at most {BUNDLE_ENTRY_MAX} are taken in); it stays in"
                 " the bundle.",
             )
-        name = cut(clean_text(file.path), 512)
+        name = truncate(clean_text(file.path), 512)
         yield self._open(span_id, self._ended_ns, "file", name, attributes)
         close = self._close(span_id, self._ended_ns, status, data)
         if data is None:
@@ -435,17 +443,18 @@ class _WithRecords(_Parts):
         yield from self.components()
 
     def _note(self, record: KnownRecord) -> None:
-        """What the components say of this record, if the bundle was written from it (formats/wink/from_records.py)."""
+        """Note the component's copy of this record, if the bundle was written from it
+        (formats/wink/from_records.py)."""
         if isinstance(record, SpanClose):
             if self._watched and record.span_id in self._watched:
                 self._note_body(self._watched.pop(record.span_id), _bytes_of(record))
         elif isinstance(record, SpanOpen):
             self._has_calls = self._has_calls or record.type in ("llm", "tool")
             if record.type in ("snapshot", "file"):
-                told = record.type, str(record.attributes.get("path", ""))
-                self._watched[record.span_id] = told
+                source = record.type, str(record.attributes.get("path", ""))
+                self._watched[record.span_id] = source
                 if record.body is not None:
-                    self._note_body(told, _bytes_of(record))
+                    self._note_body(source, _bytes_of(record))
         elif isinstance(record, Log):
             entry = entry_of(
                 record.time_ns, record.level, record.component, record.message, record.attributes
@@ -457,8 +466,8 @@ class _WithRecords(_Parts):
                 entry = parse_log(single_line(_bytes_of(record)) or "") or entry
             self._logged[hash(render_log(entry))] += 1
 
-    def _note_body(self, told: tuple[str, str], data: bytes) -> None:
-        kind, path = told
+    def _note_body(self, source: tuple[str, str], data: bytes) -> None:
+        kind, path = source
         if kind == "file":
             self._bodies.add(_key(path, data))
         elif (line := single_line(data)) is not None:
@@ -527,9 +536,9 @@ def _key(path: str, data: bytes) -> str:
 
 
 def root_attributes(manifest: Manifest) -> Attributes:
-    """What a run's root says of its bundle: to ask by, and to be found by."""
+    """Return the attributes of a run's root that describe its bundle."""
     agent = manifest.agent
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "bundle_id": manifest.bundle_id,
         "session_id": manifest.session_id,
         "agent.name": agent.name,
@@ -540,20 +549,20 @@ def root_attributes(manifest: Manifest) -> Attributes:
         **{f"tag.{key}": value for key, value in manifest.tags.items()},
         **{f"environment.{key}": value for key, value in manifest.environment.items()},
     }
-    return clean_attributes({key: value for key, value in told.items() if value is not None})
+    return clean_attributes({key: value for key, value in attributes.items() if value is not None})
 
 
 def error_attributes(error: dict[str, Any] | None) -> Attributes:
     """Type, message and trace under their usual names; whatever else an error has, beside them."""
     if not error:
         return {}
-    told: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for key, value in error.items():
         name = {"traceback": "stack", "stacktrace": "stack"}.get(key, key)
         if isinstance(value, list) and all(isinstance(line, str) for line in value):
             value = "".join(value)
-        told[f"error.{name}"] = flat(value)
-    return clean_attributes(told)
+        attributes[f"error.{name}"] = flat(value)
+    return clean_attributes(attributes)
 
 
 def manifest_body(text: bytes) -> Manifest | None:

@@ -1,4 +1,4 @@
-"""All that is wrong with a bundle, each as a problem: nothing is raised."""
+"""Validate a bundle, and report every problem without raising."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from vestige.errors import VestigeError
 from vestige.formats.protocol import Problem
+from vestige.formats.wink.embedded_records import find_run_id, has_records, read_records
 from vestige.formats.wink.jsonl_entries import parse_log, parse_snapshot
 from vestige.formats.wink.log_records import to_ns
 from vestige.formats.wink.manifest import OUTCOMES, UNKNOWN, Manifest, parse_time
 from vestige.formats.wink.read import ZipContent
-from vestige.formats.wink.run_records import find_run_id, has_records, read_records
 from vestige.formats.wink.to_records import ReadContent, open_content
 from vestige.limits import BUNDLE_PROBLEMS_MAX
 
@@ -26,7 +26,7 @@ def check_path(path: Path) -> Sequence[Problem]:
 
 
 def check_content(content: ReadContent) -> list[Problem]:
-    """As `check_path`, of content that is open; what reading it came upon is first."""
+    """Check open content like `check_path`. Problems found by reading come first."""
     found: list[Problem] = []
     for problem in _all(content.path, content):
         found.append(problem)

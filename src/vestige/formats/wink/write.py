@@ -37,6 +37,7 @@ from vestige.formats.wink.manifest import (
     MANIFEST,
     SNAPSHOTS,
     Component,
+    without_missing_components,
 )
 from vestige.formats.wink.read import ZipContent
 from vestige.limits import KIB
@@ -89,14 +90,14 @@ def _sync_folder(folder: Path) -> None:
 
 def _write_zip(content: BundleContent, file: IO[bytes]) -> None:
     with Archive(file, LEVEL) as archive:
-        told = content.manifest.components
+        listed = content.manifest.components
         components = {
             "snapshots": _write_lines(archive, SNAPSHOTS, content.snapshots()),
             "logs": _write_lines(archive, LOGS, content.logs()),
         }
         if files := _write_files(archive, content.files()):
             components["files"] = files
-        elif "files" in told:
+        elif "files" in listed:
             components["files"] = Component(FILES, file_count=0, total_size_bytes=0)
         # What nobody needs to open by hand is packed quickly.
         archive.compresslevel = 1
@@ -109,30 +110,31 @@ def _write_zip(content: BundleContent, file: IO[bytes]) -> None:
         manifest = msgspec.structs.replace(
             content.manifest,
             components={
-                name: _with_losses(one, told.get(name)) for name, one in components.items()
+                name: _with_losses(one, listed.get(name)) for name, one in components.items()
             },
+            extra=without_missing_components(content.manifest.extra, components),
         )
         with archive.open(_member(MANIFEST), "w") as stream:
             stream.write(fit_manifest(manifest))
 
 
-def _with_losses(made: Component, told: Component | None) -> Component:
-    """What a capture left out is known to it alone."""
-    if told is None:
+def _with_losses(made: Component, listed: Component | None) -> Component:
+    """Add what the capture left out, which only its own manifest knows."""
+    if listed is None:
         return made
     return msgspec.structs.replace(
         made,
-        renamed={**(told.renamed or {}), **(made.renamed or {})} or None,
-        dropped_entries=told.dropped_entries,
-        dropped_bytes=told.dropped_bytes,
-        lost_records=told.lost_records,
-        skipped=[*(told.skipped or ()), *(made.skipped or ())] or None,
-        redacted=told.redacted,
+        renamed={**(listed.renamed or {}), **(made.renamed or {})} or None,
+        dropped_entries=listed.dropped_entries,
+        dropped_bytes=listed.dropped_bytes,
+        lost_records=listed.lost_records,
+        skipped=[*(listed.skipped or ()), *(made.skipped or ())] or None,
+        redacted=listed.redacted,
     )
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    """The same for the same name, whoever writes it, wherever and whenever."""
+    """The same for the same name, on every machine and at any time."""
     info = zipfile.ZipInfo(name)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.create_system = 3
@@ -161,7 +163,8 @@ def _write_lines(archive: Archive, name: str, lines: Iterable[str]) -> Component
 
 
 def _encode(line: str) -> bytes:
-    """One line, whatever is in it. Bytes that were no UTF-8 when they were read stay as they were."""
+    """Encode one line of any content. Bytes that were not UTF-8 when read stay as they
+    were."""
     if "\n" in line or "\r" in line:
         line = line.replace("\r", " ").replace("\n", " ")  # between JSON's tokens, blanks are alike
     try:
@@ -187,16 +190,16 @@ def _write_chunks(archive: Archive, name: str, chunks: Iterable[bytes]) -> Compo
 
 def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Fewer, larger writes: each costs a call into zlib."""
-    held: list[bytes] = []
+    pieces: list[bytes] = []
     size = 0
     for chunk in chunks:
-        held.append(chunk)
+        pieces.append(chunk)
         size += len(chunk)
         if size >= CHUNK:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield b"".join(pieces)
 
 
 def _write_files(archive: Archive, files: Iterable[ContentFile]) -> Component | None:
@@ -238,7 +241,7 @@ def _name_all(files: Iterable[ContentFile]) -> dict[str, ContentFile]:
             waiting.append(file)
         else:
             named[file.path] = file
-    # Those that need another name come last: they must not take one that is somebody's own.
+    # Those that need another name come last: they must not take another file's name.
     for file in sorted(waiting, key=lambda file: file.path):
         name = base = safe_path(file.path)
         number = 1

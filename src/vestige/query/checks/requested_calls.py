@@ -95,12 +95,21 @@ def iter_requested_calls(evidence: Evidence) -> Iterator[RequestedCall]:
 
 
 def latest_results(evidence: Evidence) -> Iterator[tuple[SpanInfo, ToolResult]]:
-    """Yield the tool results in the latest requests, with their model call, latest first."""
-    for call in evidence.model_calls[: -LATEST_REQUESTS - 1 : -1]:
-        request = evidence.request(call)
+    """Yield the tool results of every conversation with their model call, latest first.
+
+    A request repeats the results of the earlier ones, so only requests with new ones are parsed.
+    """
+    seen: set[tuple[str, str]] = set()
+    for model in reversed(model_calls(evidence)):
+        keys = {(model.opening, call_id) for call_id in model.results}
+        if not keys or keys <= seen:
+            continue
+        request = evidence.request(model.span)
         for message in request.messages if request is not None else ():
             for result in message.results:
-                yield call, result
+                if (model.opening, result.call_id or "") not in seen:
+                    yield model.span, result
+        seen |= keys
 
 
 def latest_texts(evidence: Evidence) -> list[str]:

@@ -24,10 +24,8 @@ from vestige.query.diff.word_diff import DEFAULT_RULES, normalise
 from vestige.query.text_layout import CommandAnswer, columns, fit
 from vestige.record.prompt_segments import SPAN_TYPE, parse_segments
 from vestige.record.run import RunInfo
-from vestige.record.types import OWN_COMPONENT
-from vestige.store.protocol import Store
-from vestige.store.sqlite.read import reports
-from vestige.store.sqlite.read.reports import SpanFacts
+from vestige.record.types import MODEL_CALL_TYPES, OWN_COMPONENT
+from vestige.store.protocol import SpanFacts, Store
 
 RUNS_MAX: Final = 200
 """Runs of one group. More would not change the result."""
@@ -133,8 +131,8 @@ def compare_answer(
             f"compare: {subject} in both groups (expected groups without common runs, such as"
             " is:failed and is:ok)."
         )
-    a = _read_facts(store, a_runs[:RUNS_MAX])
-    b = _read_facts(store, b_runs[:RUNS_MAX])
+    a = read_run_facts(store, a_runs[:RUNS_MAX])
+    b = read_run_facts(store, b_runs[:RUNS_MAX])
     return CompareAnswer(a, b, find_separations(a, b), len(a_runs), len(b_runs), (a_more, b_more))
 
 
@@ -154,13 +152,13 @@ def _find_runs(store: Store, ids: Iterable[str]) -> list[RunInfo]:
 # --- facts ----------------------------------------------------------------------------------------
 
 
-def _read_facts(store: Store, runs: Sequence[RunInfo]) -> list[RunFacts]:
+def read_run_facts(store: Store, runs: Sequence[RunInfo]) -> list[RunFacts]:
+    """Return the traits and numbers of runs."""
     found = {run.id: RunFacts(run) for run in runs}
     for facts in found.values():
         _add_run(facts)
-    connection = reports.connection_of(store)
     spans_max = min(SPANS_MAX, SPANS_TOTAL_MAX // len(found))
-    for span in reports.read_spans(connection, list(found), spans_max):
+    for span in store.read_span_facts(list(found), spans_max):
         facts = found[span.run_id]
         facts.spans += 1
         _add_span(facts, span)
@@ -195,7 +193,7 @@ def _add_span(facts: RunFacts, span: SpanFacts) -> None:
         if key in _NOT_COMPARED:
             continue
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if span.type != "llm" or key not in _TOKENS:
+            if span.type not in MODEL_CALL_TYPES or key not in _TOKENS:
                 facts.add_number("number", f"{span.type} {key}", float(value))
         elif isinstance(value, str) and (len(value) > VALUE_MAX or _is_volatile(value)):
             continue

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from vestige.limits import MIB
+from vestige.query.diff.pair_content import describe_difference, describe_step
 from vestige.query.diff.span_diff import format_label
 from vestige.query.diff.word_diff import diff_words, find_difference
 from vestige.query.evidence import Evidence
 from vestige.query.stats.costs import span_costs
 from vestige.record.run import LogInfo, Node, SpanInfo, time_ns
+from vestige.record.types import MODEL_CALL_TYPES
 
 RowClass = Literal["prompt", "tools", "parameters", "result", "state", "steps", "message"]
 
@@ -98,13 +100,17 @@ class RowBuilder:
                 continue
             if at == first_at:
                 first = len(rows)
-            rows.append(self._row(pair))
+            row = self._row(pair)
+            # Only its prompt differs, after a difference: the prompt contains that difference.
+            row["consequence"] = first not in (None, len(rows)) and row["classes"] == ["prompt"]
+            rows.append(row)
         if same:
             rows.append(_fold(same))
         return rows, first, left_out
 
     def _row(self, pair: StepPair) -> dict[str, Any]:
         readable = self._reserve_reading(pair)
+        content = self._content(pair) if readable else None
         classes = self._classes(pair, readable)
         return {
             "mark": pair.mark,
@@ -119,7 +125,16 @@ class RowBuilder:
             "at_a_us": _at_us(pair.a, self.a),
             "at_b_us": _at_us(pair.b, self.b),
             "words": self._words(pair) if readable else None,
+            "a_step": None if pair.a is None else describe_step(pair.a, self.a),
+            "b_step": None if pair.b is None else describe_step(pair.b, self.b),
+            "a_content": None if content is None else content[0],
+            "b_content": None if content is None else content[1],
         }
+
+    def _content(self, pair: StepPair) -> tuple[str, str] | None:
+        if not isinstance(pair.a, SpanInfo) or not isinstance(pair.b, SpanInfo):
+            return None
+        return describe_difference(pair.a, pair.b, (self.a, self.b), self.rules)
 
     def _reserve_reading(self, pair: StepPair) -> bool:
         """Return True if both texts of the pair may be read, and count them."""
@@ -255,7 +270,7 @@ def build_deltas(a: Evidence, b: Evidence) -> list[dict[str, Any]]:
 
 def _totals(evidence: Evidence) -> dict[str, Any]:
     info, calls = evidence.run.info, evidence.model_calls
-    cost = span_costs(evidence.of_type("llm"), evidence.prices) if info.tokens else None
+    cost = span_costs(evidence.of_type(*MODEL_CALL_TYPES), evidence.prices) if info.tokens else None
     return {
         "outcome": info.outcome,
         "duration_ms": None if info.duration_ns is None else round(info.duration_ns / 1e6, 3),

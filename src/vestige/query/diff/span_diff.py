@@ -5,7 +5,7 @@
     diff_spans(a_evidence, a_span, b_evidence, b_span)
 
 Elsewhere: bodies in query/diff/body_diff.py; the choice of the two spans in
-query/diff/diff_answer.py.
+query/diff/diff_targets.py.
 """
 
 from __future__ import annotations

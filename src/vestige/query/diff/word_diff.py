@@ -39,8 +39,16 @@ _PATTERNS: Final = {
     r"|\b1\d{9}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?\b",
     "numbers": r"\b\d+(?:\.\d+)?\b",
 }
-_WORD = re.compile(r"[^\W_　-鿿가-힯]+|\s+|.", re.DOTALL)
-"""A word, white space, or one other character. Scripts without spaces split by character."""
+_WORD = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?"
+    r"|\d+(?:[.,:]\d+)*"
+    r"|[^\W_　-鿿가-힯]+|\s+|.",
+    re.DOTALL,
+)
+"""A date, a number, a word, white space, or one other character.
+
+Scripts without spaces split by character.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from vestige.errors import NotFoundError
 from vestige.query.evidence import Evidence
-from vestige.query.failures.check import CASE, CaseCause, CheckReport, severity_key
+from vestige.query.failures.check import CASE, CaseCause, CheckReport
+from vestige.query.failures.ranking import severity_key
 from vestige.record.run import Run
 from vestige.store.protocol import SpanRef
 

@@ -7,21 +7,33 @@ The findings of a finished run are computed once and stored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 
 from vestige.query import checks, formatting
+from vestige.query.checks.applicability import find_inapplicable
 from vestige.query.evidence import Evidence
-from vestige.query.text_layout import CommandAnswer, fit
+from vestige.query.failures.common_findings import lower_common_findings
+from vestige.query.failures.ranking import severity_key
+from vestige.query.stats.user_prices import load_user_prices
+from vestige.query.text_layout import CommandAnswer, fit, show_recorded_ids
 from vestige.record.finding import SEVERITIES, Finding
 from vestige.record.run import Run, RunInfo
-from vestige.store.protocol import CheckResult, RunFilter, Store
+from vestige.store.protocol import CheckResult, RunFilter, SpanFacts, Store
 
 SHOWN_MAX = 7
 """Findings shown per page."""
+
+SAME_TYPE_MAX = 12
+"""Further spans of a finding's evidence that are named."""
+
+RELATED_RUNS_MAX = 100
+RELATED_SPANS_MAX = 5_000
+"""Other runs that a check reads, and spans of each."""
 
 CASE = "failed-case"
 """The check that reports failed test cases (query/checks/process/test_suite.py)."""
@@ -38,10 +50,21 @@ class CheckReport:
     passed: Sequence[str]
     failed: dict[str, str]
     """Checks that raised an exception, with its message. This is a defect of Vestige."""
+    inapplicable: Sequence[str] = ()
+    """Checks that had nothing to look at."""
 
 
 def examine(store: Store, run: Run, save: SaveResults | None = None) -> CheckReport:
     """Return the stored results if they have the current versions, else run the checks."""
+    report = find_all_findings(store, run, save)
+    findings = lower_common_findings(store, run.info, report.findings)
+    inapplicable = find_inapplicable(run, report.passed)
+    passed = [name for name in report.passed if name not in inapplicable]
+    return CheckReport(findings, passed, report.failed, inapplicable)
+
+
+def find_all_findings(store: Store, run: Run, save: SaveResults | None = None) -> CheckReport:
+    """Return the results of the run alone, without those of other runs in view."""
     versions = {check.name: check.version for check in checks.all_checks()}
     stored = store.check_results([run.info.id]).get(run.info.id, ())
     if {result.name: result.version for result in stored} == versions:
@@ -69,7 +92,22 @@ def _build_evidence(store: Store, run: Run) -> Evidence:
             limit=500,
         )
         conversation = tuple(reversed(store.list_runs(same_conversation)))
-    return Evidence(run, store.read_body, conversation, store.read_bodies)
+    prices = load_user_prices(store)
+    return Evidence(
+        run,
+        store.read_body,
+        conversation,
+        store.read_bodies,
+        prices,
+        partial(_read_facts, store, run.info.id),
+    )
+
+
+def _read_facts(store: Store, run_id: str, others: Sequence[str]) -> Iterator[SpanFacts]:
+    """Yield spans of other runs of the same tenant, within bounds."""
+    for other in others[:RELATED_RUNS_MAX]:
+        if store.list_runs(RunFilter(of_process=other, tenant_of=run_id, with_implicit=True)):
+            yield from store.read_span_facts([other], RELATED_SPANS_MAX)
 
 
 def get_findings(results: Sequence[CheckResult]) -> list[Finding]:
@@ -77,12 +115,6 @@ def get_findings(results: Sequence[CheckResult]) -> list[Finding]:
 
 
 # --- causal chains ------------------------------------------------------------------------------
-
-
-def severity_key(finding: Finding) -> tuple[int, bool, float]:
-    """Sort by severity, then confidence. Findings that only cost money come last in a severity."""
-    only_costs = finding.kind.startswith("cache/")
-    return SEVERITIES.index(finding.severity), only_costs, -finding.confidence
 
 
 def _is_report(finding: Finding) -> bool:
@@ -205,6 +237,8 @@ class CheckAnswer(CommandAnswer):
     """Show the confidence of findings, and the names of the checks that passed."""
     case_causes: Mapping[str, CaseCause] = field(default_factory=dict)
     """Causes of failed test cases, by the span id of the case."""
+    ids: bool = False
+    """Show the recorded ids of spans in place of the short ones."""
 
     def __post_init__(self) -> None:
         self.exit_code = int(any(found.severity == "error" for found in self.report.findings))
@@ -262,7 +296,8 @@ class CheckAnswer(CommandAnswer):
 
     def _render(self, finding: Finding) -> list[str]:
         lines = render_finding(finding, self.run, self.placed, verbose=self.verbose)
-        return lines + render_case_cause(finding, self.case_causes, self.placed)
+        lines += render_case_cause(finding, self.case_causes, self.placed)
+        return show_recorded_ids(lines, self.run) if self.ids else lines
 
     def _rest(self, found: Sequence[Finding], shown: int, leads: int) -> list[str]:
         rest = found[shown:]
@@ -285,6 +320,13 @@ class CheckAnswer(CommandAnswer):
             lines.append(f"passed: {', '.join(passed)}")
         elif passed:
             lines.append(f"{formatting.pluralize(len(passed), 'check')} passed")
+        skipped = sorted(set(self.report.inapplicable) - kinds)
+        if skipped and self.verbose:
+            lines.append(f"not applicable: {', '.join(skipped)}")
+        elif skipped and lines:
+            lines[-1] += f", {len(skipped)} not applicable"
+        elif skipped:
+            lines.append(f"{formatting.pluralize(len(skipped), 'check')} not applicable")
         for name, error in list(self.report.failed.items())[:3]:
             check, message = formatting.single_line(name, 40), formatting.single_line(error, 120)
             lines.append(f"!! internal error in check {check}: {message}")
@@ -303,6 +345,7 @@ class CheckAnswer(CommandAnswer):
             "run_id": self.run.info.id,
             "findings": findings,
             "passed": sorted(self.report.passed),
+            "not_applicable": sorted(self.report.inapplicable),
             "failed": self.report.failed,
         }
 
@@ -321,16 +364,26 @@ def render_finding(
     finding: Finding, run: Run, with_home: Callable[[str], str], *, verbose: bool = False
 ) -> list[str]:
     """Render two lines: the finding with its cause, and the command that shows it."""
-    cause = ""
-    if finding.cause:
-        short_ids = {span.id: span.short_id for span in run.spans}
-        cause = f" at {short_ids.get(finding.cause, finding.cause)}"
+    short_ids = {span.id: span.short_id for span in run.spans}
+    cause = f" at {short_ids.get(finding.cause, finding.cause)}" if finding.cause else ""
+    also = _find_same_type(finding, run)
+    others = f"also {', '.join(short_ids[each] for each in also)}. " if also else ""
     confidence = f" ({finding.basis}, confidence {finding.confidence:.0%})" if verbose else ""
     return [
         f"[{finding.severity}] {formatting.single_line(finding.kind, 60)}{cause}: "
         f"{formatting.single_line(finding.message, 240)}{confidence}",
-        f"    See: {with_home(finding.command or f'vestige show {run.info.short_id}')}",
+        f"    {others}See: {with_home(finding.command or f'vestige show {run.info.short_id}')}",
     ]
+
+
+def _find_same_type(finding: Finding, run: Run) -> list[str]:
+    """Return the spans of the evidence that are of the same type as the cause."""
+    types = {span.id: span.type for span in run.spans if span.id in finding.evidence}
+    kind = types.get(finding.cause or "")
+    if kind is None:
+        return []
+    others = [each for each in finding.evidence if each != finding.cause]
+    return [each for each in others if types.get(each) == kind][:SAME_TYPE_MAX]
 
 
 def _find_case_cause(finding: Finding, case_causes: Mapping[str, CaseCause]) -> CaseCause | None:

@@ -16,7 +16,6 @@ from vestige.query.failures.check import CheckReport, find_chains, get_findings,
 from vestige.record.finding import Finding
 from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import Store
-from vestige.store.sqlite.read.reports import connection_of, read_ancestry, sum_body_bytes
 
 Examine = Callable[[Run], CheckReport]
 """Run all checks over a run, and store the findings if possible."""
@@ -56,7 +55,7 @@ def _find_lead(store: Store, run_id: str, findings: Sequence[Finding]) -> Findin
     if len(findings) < 2:
         return findings[0] if findings else None
     causes = [finding.cause for finding in findings if finding.cause is not None]
-    return group_chains(read_ancestry(connection_of(store), run_id, causes), findings)[0][0]
+    return group_chains(store.read_ancestry(run_id, causes), findings)[0][0]
 
 
 def _examine_small_runs(
@@ -72,7 +71,7 @@ def _examine_small_runs(
     for run in small[:LIST_CHECKED_MAX]:
         if clock.monotonic() >= deadline:
             break
-        if sum_body_bytes(connection_of(store), run.id) > LIST_CHECKED_BYTES:
+        if store.sum_body_bytes(run.id) > LIST_CHECKED_BYTES:
             continue
         try:
             loaded = store.load_run(run.id)

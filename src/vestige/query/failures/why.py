@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from vestige.errors import NotFoundError
 from vestige.query import formatting
+from vestige.query.checks.agent_actions import FAILED, action_of
 from vestige.query.evidence import Evidence
 from vestige.query.failures.check import (
     CaseCause,
@@ -31,7 +32,12 @@ RUNS_MAX = 5
 ALSO_MAX = 3
 """Other findings shown if the chain starts at a root or process span."""
 
-_RELATIONS: Final = {"inside": "parent", "linked": "triggered by", "blamed": "likely cause"}
+_RELATIONS: Final = {
+    "inside": "parent",
+    "linked": "triggered by",
+    "blamed": "likely cause",
+    "requested": "requested by",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,8 @@ class Step:
     """A span of the chain, and its relation to the previous step."""
 
     relation: str
-    """`asked` (the start), `inside`, `linked`, or `blamed`: the cause that a finding names."""
+    """`asked` (the start), `inside`, `linked`, `blamed` (the cause that a finding names), or
+    `requested`: the model call whose answer made a failed tool or step happen."""
     reason: str | None
     span: SpanInfo
     evidence: Evidence
@@ -187,16 +194,20 @@ class _ChainBuilder:
             evidence = self.runs[run_id]
             span = evidence.spans[span_id]
             findings = self.reports[run_id].findings
-            finding = next((found for found in findings if found.cause == span_id), None)
+            at = [found for found in findings if found.cause == span_id]
+            # An exception is the effect of what its call did, if that has a finding, too.
+            finding = min(at, key=_is_exception, default=None)
             steps.append(Step(relation, reason, span, evidence, finding))
             seen.add(span_id)
             # A finding of the first span does not end the chain: the question is what led to it.
             ends = finding is not None and len(steps) > 1
             following = None if ends else self._find_next(evidence, span, seen)
+            if finding is not None and _is_exception(finding):
+                following = self._find_refused_call(evidence, span, seen) or following
         return steps
 
     def _find_next(self, evidence: Evidence, span: SpanInfo, seen: set[str]) -> _Next | None:
-        """Return the next step. A link comes before a finding, and a parent last.
+        """Return the next step: a link, then a finding, then the requester, then the parent.
 
         Links from a run to its process do not count: they are not causal.
         """
@@ -210,8 +221,28 @@ class _ChainBuilder:
             cause = finding.cause
             if span.id in finding.evidence and cause in evidence.spans and cause not in seen:
                 return ("blamed", finding.kind, run_id, cause)
+        action = action_of(evidence, span) if span.status in FAILED else None
+        if action is not None and action.call.id not in seen:
+            return ("requested", None, run_id, action.call.id)
         if span.parent_id in evidence.spans and span.parent_id not in seen:
             return ("inside", None, run_id, span.parent_id)
+        return None
+
+    def _find_refused_call(
+        self, evidence: Evidence, span: SpanInfo, seen: set[str]
+    ) -> _Next | None:
+        """Return the last failed model call inside a span, if a finding explains its failure."""
+        run_id = evidence.run.info.id
+        kinds = {
+            finding.cause: finding.kind
+            for finding in reversed(self.reports[run_id].findings)
+            if finding.severity != "hint" and finding.kind.startswith(("history/", "call/"))
+        }
+        for call in reversed(evidence.model_calls):
+            if call.status not in FAILED or call.id in seen or call.id not in kinds:
+                continue
+            if _is_inside(evidence, call, span):
+                return ("blamed", kinds[call.id], run_id, call.id)
         return None
 
     def _has_span(self, run_id: str, span_id: str) -> bool:
@@ -223,6 +254,23 @@ class _ChainBuilder:
                 return False  # The run was pruned, or it is in another store.
         evidence = self.runs.get(run_id)
         return evidence is not None and span_id in evidence.spans
+
+
+def _is_exception(finding: Finding) -> bool:
+    return finding.kind == "crash/uncaught"
+
+
+def _is_inside(evidence: Evidence, span: SpanInfo, outer: SpanInfo) -> bool:
+    """Return whether a span is below another. A process contains all spans of its run."""
+    if outer.type == "process":
+        return True
+    parent = span.parent_id
+    for _ in range(STEPS_MAX):
+        if parent is None or parent == outer.id:
+            return parent is not None
+        above = evidence.spans.get(parent)
+        parent = above.parent_id if above is not None else None
+    return False
 
 
 _Next = tuple[str, str | None, str, str]

@@ -20,6 +20,7 @@ from typing import Final, Literal
 from vestige.errors import AmbiguousIdError, NotFoundError
 from vestige.query import formatting
 from vestige.query.ids.log_line_lookup import find_log_spans
+from vestige.query.search.grep import GrepOptions, build_search_query
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.store.protocol import RunFilter, SpanRef, Store
 
@@ -37,6 +38,7 @@ WORDS_TRIED = 12
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _IN_TEXT = re.compile(rf"{_UUID}|\br\d+\.s\d+\b|[\w.:-]*\d[\w.:-]*|\w+[_-][\w-]+")
 _SNAPSHOT = re.compile(r"([^\s#]*)#(\d{1,9})")
+_RESPONSE_ID = re.compile(r"(?:chatcmpl-|cmpl-|msg_|resp_|gen-)[\w-]{4,200}")
 _SHORT = re.compile(r"r\d+(\.s\d+)?", re.IGNORECASE)
 
 
@@ -172,7 +174,26 @@ def _find_by_foreign_id(store: Store, text: str, want: Want) -> Target | None:
     refs = store.find_attribute(text, CANDIDATES_SHOWN)
     if refs:
         return _single_target(store, text, refs, want, "attribute", "value of an attribute")
+    if _RESPONSE_ID.fullmatch(text):
+        return _find_by_response_id(store, text, want)
     return None
+
+
+def _find_by_response_id(store: Store, text: str, want: Want) -> Target | None:
+    """Find the model call that received the response with this id of a provider."""
+    query = build_search_query(text, GrepOptions(parts=("bodies",)))
+    hits = [
+        hit
+        for hit in store.search(query, None, CANDIDATES_SHOWN).hits
+        if hit.part == "output" and hit.before[-1:] in ('"', "'") and hit.after[:1] in ('"', "'")
+    ]
+    refs = {hit.span_ref.span_id: hit.span_ref for hit in hits}
+    # A client's span contains the span of the HTTP call, and steps repeat the answer.
+    calls = [ref for ref in refs.values() if ref.type == "llm"] or list(refs.values())
+    if len({ref.run_id for ref in calls}) == 1:
+        calls = calls[-1:]
+    how = "id of a response"
+    return _single_target(store, text, calls, want, "attribute", how) if calls else None
 
 
 def _find_in_text(store: Store, text: str, want: Want) -> Target | None:

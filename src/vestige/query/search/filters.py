@@ -29,10 +29,11 @@ STATES: Final = (
     "cancelled",
     "timeout",
     "interrupted",
+    "unknown",
     "pinned",
 )
-HAVING: Final = ("finding", "conversation", "error", "cost")
-TEXTS: Final = ("name", "component", "conversation", "model", "tool", "type", "check")
+HAVING: Final = ("finding", "conversation", "error", "cost", "note")
+TEXTS: Final = ("name", "component", "conversation", "model", "tool", "type", "check", "note")
 AGES: Final = ("since", "before")
 NUMBERS: Final = ("cost", "tokens", "duration", "spans", "errors", "logs")
 KEYS: Final = ("is", "has", *TEXTS, *AGES, *NUMBERS)

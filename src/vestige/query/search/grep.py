@@ -11,9 +11,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import msgspec
+
 from vestige.errors import UsageError
 from vestige.query import formatting
 from vestige.query.text_layout import CommandAnswer, fit_page
+from vestige.record.redaction.output_redaction import redact_text
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store
 
 PARTS = ("attrs", "logs", "bodies")
@@ -123,7 +126,23 @@ def grep_answer(
     run_id, short_id = run or (None, None)
     query = build_search_query(pattern, options, run_id)
     searched = store.search(query, options.after, HITS_MAX)
-    return GrepAnswer(pattern, short_id, options, searched)
+    hits = [_redact_hit(hit) for hit in searched.hits]
+    return GrepAnswer(pattern, short_id, options, msgspec.structs.replace(searched, hits=hits))
+
+
+def _redact_hit(hit: Hit) -> Hit:
+    """Redact an excerpt as one text: a match may separate a key from its secret."""
+    excerpt = hit.before + hit.match + hit.after
+    redacted = redact_text(excerpt)
+    if redacted == excerpt:
+        return hit
+    start = hit.before + hit.match
+    if redacted.startswith(start):
+        return msgspec.structs.replace(hit, after=redacted[len(start) :])
+    end = hit.match + hit.after
+    if redacted.endswith(end):
+        return msgspec.structs.replace(hit, before=redacted[: len(redacted) - len(end)])
+    return msgspec.structs.replace(hit, before="", match=redacted, after="")
 
 
 def find_runs_with(store: Store, text: str) -> tuple[str, ...]:

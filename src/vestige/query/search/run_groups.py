@@ -15,7 +15,7 @@ from vestige.query.search.run_list import find_matching
 from vestige.store.protocol import Store
 
 
-def find_group(store: Store, group: Sequence[str]) -> tuple[list[str], bool]:
+def find_group(store: Store, group: Sequence[str], verb: str = "compare") -> tuple[list[str], bool]:
     """Return the ids of the runs, and whether more runs may match.
 
     A filter gives the newest runs that match, up to `compare_groups.RUNS_MAX`.
@@ -27,13 +27,13 @@ def find_group(store: Store, group: Sequence[str]) -> tuple[list[str], bool]:
     short_id = next((word for word in group if re.fullmatch(r"r\d+", word)), None)
     if short_id is not None:
         raise UsageError(
-            f"compare: {short_id} is a run, and the rest of its group a filter ({shown})."
+            f"{verb}: {short_id} is a run, and the rest of its group a filter ({shown})."
             " Give ids or filter terms, but not both."
         )
     terms = parse_filter(text, clock.SYSTEM.now_ns())
     runs, more = find_matching(store, terms, compare_groups.RUNS_MAX)
     if not runs:
         raise NotFoundError(
-            f"compare: no run matches {shown!r} (expected at least one). Try it in `vestige list`."
+            f"{verb}: no run matches {shown!r} (expected at least one). Try it in `vestige list`."
         )
     return [run.id for run in runs], more

@@ -1,4 +1,4 @@
-"""The `list` command: runs that match a filter, newest first.
+"""The `list` command: runs that match a filter, newest first or in another order.
 
 Costs are not stored. A filter by cost therefore prices at most `PRICED_MAX` runs, and the
 answer shows how to continue.
@@ -14,16 +14,28 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from vestige.errors import UsageError
+from vestige.limits import LIST_MAX
 from vestige.query import formatting
 from vestige.query.failures.top_findings import Examine, find_top_findings
+from vestige.query.search import run_order
+from vestige.query.search.run_texts import RunText, read_run_texts
+from vestige.query.search.run_totals import RunTotals, add_up_runs
 from vestige.query.stats.costs import Cost, run_costs
-from vestige.query.text_layout import CommandAnswer, columns, fit_page
+from vestige.query.text_layout import CommandAnswer, columns, drop_columns, fit_page
 from vestige.query.views.show import list_data
 from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
-from vestige.store.protocol import ConversationInfo, RunFilter, Store, Term
-from vestige.store.sqlite.read.reports import connection_of, find_partial
+from vestige.store.protocol import ConversationInfo, NoteSummary, RunFilter, Store, Term
 
+NARROW_DROPS = ("SPANS", "ERRORS", "TOKENS")
+"""Columns that a narrow terminal does not show, in this order."""
+NARROW_TEXT = 16
+"""Width of names and findings below which a column is dropped instead."""
+FINDING_SHOWN = 60
+RESULT_SHOWN = 80
+NOTE_SHOWN = 300
+NO_TEXT = RunText()
+NUMBERS = frozenset(("DURATION", "SPANS", "ERRORS", "TOKENS", "COST"))
 HEAD = ("ID", "NAME", "OUTCOME", "STARTED", "DURATION", "SPANS", "ERRORS", "TOKENS")
 
 
@@ -55,8 +67,14 @@ class ListAnswer(CommandAnswer):
     """Ids of runs that were imported from truncated bundles."""
     unexamined: Sequence[str] | None = None
     """Ids of finished runs without findings yet; None if runs are not to be examined."""
+    texts: Mapping[str, RunText] = field(default_factory=dict)
+    """Title, task and result, by run id."""
     hidden: bool = False
     """True if only runs without recorded activity exist, which the list omits."""
+    notes: Mapping[str, NoteSummary] = field(default_factory=dict)
+    """Notes by run id."""
+    totals: RunTotals | None = None
+    """Sums over all runs that match; None if not requested."""
 
     def lines(self, budget: int) -> list[str]:
         if not self.runs:
@@ -67,7 +85,7 @@ class ListAnswer(CommandAnswer):
             if self.hidden:
                 command = self.command("list", "--all")
                 return [f"No model calls, tools or logs recorded. List empty runs: {command}"]
-            return ["No runs yet. Record one: vestige run -- python your_agent.py"]
+            return ["No runs yet. Record your first one: vestige run -- python your_agent.py"]
         head, *rows = self._table()
 
         def more(left_out: int) -> str:
@@ -82,13 +100,18 @@ class ListAnswer(CommandAnswer):
             end.append(f"… {self._continue()} ({self.searched} runs searched)")
         elif self.next is not None:
             end.append(f"… more: {self._after(self.next)}")
+        elif self.searched is not None:
+            end.append(f"Only the newest {self.searched} runs were searched.")
+        if self.totals is not None:
+            end.append(self.totals.line())
         return fit_page([head], rows, end, budget, more)
 
     def _continue(self) -> str:
         return f"Continue: {self._after(self.next or '')}"
 
     def _after(self, run: str) -> str:
-        return self.command("list", *self.options, "--limit", str(self.limit), "--after", run)
+        limit = ("--limit", str(self.limit)) if self.limit != LIST_MAX else ()
+        return self.command("list", *self.options, *limit, "--after", run)
 
     def styled(self, budget: int) -> list[tuple[str, str]]:
         """Return each line with the outcome of its run, or `log`."""
@@ -102,14 +125,18 @@ class ListAnswer(CommandAnswer):
         head += ["COST"] if self.costs is not None else []
         head += ["RUNS"] if self.groups is not None else []
         head += ["FINDING"] if with_findings else []
+        with_results = self.columns is not None and any(t.result for t in self.texts.values())
+        head += ["RESULT"] if with_results else []
         table = [head]
         for run in self.runs:
             elapsed = run.last_ns - run.started_ns
             row = [
                 run.short_id,
-                formatting.single_line(run.name, 40)
+                formatting.single_line(self._title(run), 40)
                 + (" (partial)" if run.id in self.partial else "")
-                + (" *" if run.pinned else ""),
+                + _missing(run)
+                + (" *" if run.pinned else "")
+                + (" ✎" if run.id in self.notes else ""),
                 formatting.single_line(run.outcome, 20),
                 formatting.relative_time(run.started_ns, self.now_ns),
                 formatting.duration(elapsed if run.duration_ns is None else run.duration_ns),
@@ -123,14 +150,23 @@ class ListAnswer(CommandAnswer):
                 row.append(self._group_cell(run))
             if with_findings:
                 row.append(self._finding_cell(run))
+            if with_results:
+                text = self.texts.get(run.id, NO_TEXT)
+                row.append(formatting.single_line(text.result or "", RESULT_SHOWN))
             table.append(row)
-        return columns(table, right=(4, 5, 6, 7, *((8,) if self.costs is not None else ())))
+        if self.columns is not None:
+            table = drop_columns(table, NARROW_DROPS, self.columns, NARROW_TEXT)
+        right = [column for column, heading in enumerate(table[0]) if heading in NUMBERS]
+        return columns(table, right, self.columns)
 
     def _finding_cell(self, run: RunInfo) -> str:
         if run.id in (self.unexamined or ()):
             return "?"
         finding = self.findings.get(run.id)
-        return formatting.single_line(finding.kind, 40) if finding else ""
+        return formatting.single_line(finding.message, FINDING_SHOWN) if finding else ""
+
+    def _title(self, run: RunInfo) -> str:
+        return self.texts.get(run.id, NO_TEXT).title or run.name
 
     def _group_cell(self, run: RunInfo) -> str:
         group = (self.groups or {}).get(run.id)
@@ -144,8 +180,21 @@ class ListAnswer(CommandAnswer):
         data |= {"next": self.next, "more": self.next is not None, "looked_at": self.searched}
         for run in data["runs"]:
             finding = self.findings.get(run["id"])
+            text = self.texts.get(run["id"], NO_TEXT)
+            run |= {
+                "title": text.title or run["name"],
+                "task": text.task,
+                "result": text.result,
+            }
             if finding is not None:
-                run["top_finding"] = finding.kind
+                run |= {
+                    "top_finding": finding.kind,
+                    "finding": finding.message,
+                    "finding_severity": finding.severity,
+                }
+            note = self.notes.get(run["id"])
+            if note is not None:
+                run |= {"note_count": note.count, "latest_note": note.latest[:NOTE_SHOWN]}
             if self.unexamined is not None:
                 run["examined"] = run["id"] not in self.unexamined and run["outcome"] != "running"
             if run["id"] in self.partial:
@@ -153,9 +202,13 @@ class ListAnswer(CommandAnswer):
             if self.costs is not None:
                 cost = self.costs.get(run["id"])
                 run["cost_usd"] = None if cost is None else cost.dollars
+                run["cost_complete"] = cost is None or not cost.unknown
+                run["model_calls"] = 0 if cost is None else cost.calls
             if self.groups is not None:
                 group = self.groups.get(run["id"])
                 run["group"] = None if group is None else _group_data(group)
+        if self.totals is not None:
+            data["totals"] = self.totals.data()
         return data
 
 
@@ -187,6 +240,10 @@ class ListQuery:
     options: Sequence[str]
     examine: Examine | None = None
     """If set, small unexamined runs are examined (query/failures/top_findings.py)."""
+    sort: str | None = None
+    """`cost` or `calls`; other orders are part of the filter."""
+    reverse: bool = False
+    totals: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +267,7 @@ def find_matching(
 def list_answer(store: Store, query: ListQuery, now_ns: int) -> ListAnswer:
     page = _find_page(store, query)
     runs = page.runs
+    with_costs = query.cost or query.sort is not None or _cost_terms(query)
     ids = [run.id for run in runs]
     top = find_top_findings(store, runs, query.examine)
     return ListAnswer(
@@ -219,14 +277,22 @@ def list_answer(store: Store, query: ListQuery, now_ns: int) -> ListAnswer:
         now_ns,
         query.options,
         top.findings,
-        run_costs(store, ids) if query.cost or _cost_terms(query) else None,
+        run_costs(store, ids) if with_costs else None,
         store.conversations(ids) if query.filter.newest_of_conversation else None,
         page.searched,
         page.next,
         _find_truncated(store, runs),
         top.unexamined if query.examine is not None else None,
+        read_run_texts(store, runs),
         not (runs or query.options or query.filter.terms) and _has_hidden(store, query.filter),
+        store.summarize_notes(ids),
+        _find_totals(store, query) if query.totals else None,
     )
+
+
+def _find_totals(store: Store, query: ListQuery) -> RunTotals:
+    found = _find_priced(store, query)
+    return add_up_runs(found.runs, found.costs, found.searched is None)
 
 
 def _has_hidden(store: Store, run_filter: RunFilter) -> bool:
@@ -235,11 +301,13 @@ def _has_hidden(store: Store, run_filter: RunFilter) -> bool:
 
 def _find_truncated(store: Store, runs: Sequence[RunInfo]) -> set[str]:
     imported = [run.id for run in runs if run.component == "openwop"]
-    return find_partial(connection_of(store), imported) if imported else set()
+    return store.find_partial_runs(imported) if imported else set()
 
 
 def _find_page(store: Store, query: ListQuery) -> _Page:
     cost_terms = _cost_terms(query)
+    if query.sort is not None:
+        return _find_sorted_by_cost(store, query, query.sort)
     if cost_terms:
         return _find_by_cost(store, query, cost_terms)
     return _find_by_filter(store, query.filter, query.limit)
@@ -255,6 +323,43 @@ def _find_by_filter(store: Store, run_filter: RunFilter, limit: int) -> _Page:
     if len(listed.runs) > limit:
         return _Page(runs, True, None, runs[-1].short_id)
     return _Page(runs, False, listed.looked_at, listed.last)
+
+
+@dataclass(frozen=True, slots=True)
+class _PricedRuns:
+    """All runs that match, newest first, with their costs."""
+
+    runs: list[RunInfo]
+    costs: dict[str, Cost]
+    searched: int | None
+    """The number of runs searched, if there are more."""
+
+
+def _find_priced(store: Store, query: ListQuery) -> _PricedRuns:
+    cost_terms = _cost_terms(query)
+    terms = tuple(term for term in query.filter.terms if term.key != "cost")
+    newest = replace(query.filter, terms=terms, after=None, sort="started", ascending=False)
+    page = _find_by_filter(store, newest, run_order.PRICED_MAX)
+    costs = run_order.price_runs(store, page.runs)
+    runs = [
+        run
+        for run in page.runs
+        if all(_matches_cost(term, costs.get(run.id)) for term in cost_terms)
+    ]
+    shown = {run.id: costs[run.id] for run in runs if run.id in costs}
+    searched = page.searched if page.searched is not None else len(page.runs)
+    return _PricedRuns(runs, shown, searched if page.next is not None else None)
+
+
+def _find_sorted_by_cost(store: Store, query: ListQuery, sort: str) -> _Page:
+    """Return a page of all matching runs, the most expensive first."""
+    found = _find_priced(store, query)
+    runs = run_order.sort_by_cost(found.runs, found.costs, sort, query.reverse)
+    after = query.filter.after
+    start = next((at for at, run in enumerate(runs, 1) if run.short_id == after), 0)
+    page = runs[start : start + query.limit]
+    more = start + len(page) < len(runs)
+    return _Page(page, more, found.searched, page[-1].short_id if more else None)
 
 
 def _find_by_cost(store: Store, query: ListQuery, cost_terms: Sequence[Term]) -> _Page:
@@ -301,3 +406,9 @@ def is_grouped(group: str | None) -> bool:
         shown = formatting.single_line(group, 40)
         raise UsageError(f"--group: unknown value {shown!r} (expected conversation).")
     return group is not None
+
+
+def _missing(run: RunInfo) -> str:
+    if not run.missing_count:
+        return ""
+    return f" ({formatting.pluralize(run.missing_count, 'record')} missing)"

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from vestige.errors import NotFoundError
 from vestige.query import formatting
 from vestige.query.text_layout import CommandAnswer, columns, fit, fit_page
-from vestige.store.protocol import QueryRows, Store
-from vestige.store.sqlite import schema
+from vestige.store.open import describe_schema
+from vestige.store.protocol import QueryRows, Store, StoreSchema
 
 ROWS_MAX = 200
 CELL_SHOWN = 120
-
-EXAMPLES = (
-    "SELECT name, count(*) n, avg(duration_ns) / 1e6 ms FROM spans"
-    " WHERE type = 'tool' GROUP BY name ORDER BY n DESC",
-    "SELECT 'r' || run || '.s' || number id, name, status FROM spans"
-    " WHERE status = 'error' ORDER BY id DESC LIMIT 20",
-    "SELECT json_extract(attributes, '$.model') model,"
-    " sum(json_extract(attributes, '$.input_tokens')) tokens"
-    " FROM spans WHERE type = 'llm' GROUP BY 1",
-    "SELECT snapshot, slice_type, item_count FROM slices WHERE run = 7 ORDER BY snapshot",
-    "SELECT r.name, f.check_name, count(*) n FROM findings f JOIN runs r ON r.id = f.run"
-    " WHERE f.finding IS NOT NULL GROUP BY 1, 2",
-)
 
 
 @dataclass
@@ -93,54 +78,48 @@ class SchemaAnswer(CommandAnswer):
     verb: ClassVar[str] = "schema"
     budget: ClassVar[int] = 1_500
 
-    tables: Sequence[tuple[str, str]]
-    """(name, SQL with comments)."""
-    views: Sequence[tuple[str, str]]
+    schema: StoreSchema
     table: str | None
 
     def lines(self, budget: int) -> list[str]:
         if self.table is not None:
-            text = dict([*self.tables, *self.views])[self.table]
+            (found,) = (each for each in self.schema.tables if each.name == self.table)
             command = self.command("schema", self.table, "--json")
-            return fit([], text.splitlines(), [], budget, lambda n: f"… {n} more lines: {command}")
+            rows = found.sql.splitlines()
+            return fit([], rows, [], budget, lambda n: f"… {n} more lines: {command}")
         head = [f"One table with comments on its columns: {self.command('schema', 'spans')}"]
-        rows = [f"{name}: {', '.join(_columns(text))}" for name, text in self.tables]
-        rows += [f"{name} (view): {', '.join(schema.view_columns(name))}" for name, _ in self.views]
+        rows = [
+            f"{each.name}{' (view)' if each.is_view else ''}: {', '.join(each.columns)}"
+            for each in self.schema.tables
+        ]
         end = ["Times are nanoseconds UTC; short ids: 'r' || run || '.s' || number. Examples:"]
-        end += [f"  {self.command('sql', example)}" for example in EXAMPLES]
+        end += [f"  {self.command('sql', example)}" for example in self.schema.examples]
         command = self.command("schema", "--json")
         return fit(head, rows, end, budget, lambda n: f"… {n} more lines: {command}")
 
     def data(self) -> dict[str, Any]:
         return {
             "version": self.version,
-            "store_version": schema.VERSION,
-            "tables": [
-                {"name": name, "columns": _columns(text), "sql": text}
-                for name, text in self.tables
-                if self.table in (None, name)
-            ],
-            "views": [
-                {"name": name, "columns": schema.view_columns(name), "sql": text}
-                for name, text in self.views
-                if self.table in (None, name)
-            ],
-            "examples": list(EXAMPLES),
+            "store_version": self.schema.version,
+            "tables": self._table_data(views=False),
+            "views": self._table_data(views=True),
+            "examples": list(self.schema.examples),
         }
+
+    def _table_data(self, *, views: bool) -> list[dict[str, Any]]:
+        return [
+            {"name": each.name, "columns": list(each.columns), "sql": each.sql}
+            for each in self.schema.tables
+            if each.is_view == views and self.table in (None, each.name)
+        ]
 
 
 def schema_answer(table: str | None = None) -> SchemaAnswer:
-    tables, views = schema.tables(), schema.views()
-    names = [name for name, _ in (*tables, *views)]
+    schema = describe_schema()
+    names = [each.name for each in schema.tables]
     if table is not None and table not in names:
         raise NotFoundError(
             f"Table {formatting.single_line(table, 40)!r} not found "
             f"(expected one of {', '.join(names)})."
         )
-    first = ("runs", "spans", "logs", "links", "findings", "notes", "rollups")
-    tables.sort(key=lambda named: first.index(named[0]) if named[0] in first else len(first))
-    return SchemaAnswer(tables, views, table)
-
-
-def _columns(text: str) -> list[str]:
-    return [*re.findall(r"(?m)^ +(\w+) +(?:INTEGER|TEXT|BLOB|REAL)", text)]
+    return SchemaAnswer(schema, table)

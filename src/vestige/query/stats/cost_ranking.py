@@ -4,32 +4,35 @@ Every request contains all tool definitions and contributor segments. Their size
 recorded requests, and compared with the number of calls. Explanations of the numbers are
 labelled as hypotheses.
 
-Only the last request of each of the latest runs, and the latest prompt segments, are read.
+Only the last request of each of the latest runs, their answers (for the tool calls in them), and
+the latest prompt segments are read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from vestige.errors import VestigeError
 from vestige.limits import MIB
+from vestige.providers.parsing import parse_response
 from vestige.query import formatting
 from vestige.query.budget import CHARACTERS_A_TOKEN
 from vestige.query.diff.body_diff import parse_model_request
 from vestige.query.text_layout import columns
 from vestige.record.prompt_segments import parse_segments
-from vestige.store.protocol import Store
-from vestige.store.sqlite.read import reports
-from vestige.store.sqlite.read.reports import LatestCall
+from vestige.store.protocol import LatestCall, Store
 
 RUNS_MAX: Final = 50
 """Latest runs to read. Older ones may have tools that no longer exist."""
 
 REQUEST_MAX: Final = 2 * MIB
 ASSEMBLIES_MAX: Final = 200
+ANSWERS_MAX: Final = 2_000
+ANSWER_MAX: Final = 64 * 1024
+"""Answers of models in which tool calls are counted, and their size."""
 
 FAILING: Final = 0.5
 """Share of successful calls below which a tool is reported as failing."""
@@ -52,7 +55,7 @@ class CostRow:
     """None for a contributor that is not a tool."""
     ok: int = 0
     requested: int = 0
-    """Calls in message histories, for programs that do not record their tools."""
+    """Calls in answers and histories, for programs that do not record their tools."""
 
     @property
     def tokens(self) -> int:
@@ -173,13 +176,14 @@ def _cells(row: CostRow) -> list[str]:
 
 def rank_tools(store: Store, since_ns: int | None = None, runs_max: int = RUNS_MAX) -> Ranking:
     """Rank the tools and contributors of the latest runs with model calls."""
-    connection = reports.connection_of(store)
-    latest = reports.read_latest_calls(connection, since_ns, runs_max)
+    latest = store.read_latest_calls(since_ns, runs_max)
     run_ids = [call.run_id for call in latest]
     rows: dict[str, CostRow] = {}
     requested: Counter[str] = Counter()
     requests, skipped = _measure_requests(store, latest, rows, requested)
-    calls = reports.count_tool_calls(connection, run_ids)
+    # A history lacks the calls of the last answer, and those of other conversations.
+    requested |= _count_answered_calls(store, run_ids)
+    calls = store.count_tool_calls(run_ids)
     for name in {*calls, *requested}:
         rows.setdefault(name, CostRow(name))
     for name, tool in rows.items():
@@ -218,13 +222,25 @@ def _measure_requests(
     return requests, skipped
 
 
+def _count_answered_calls(store: Store, run_ids: list[str]) -> Counter[str]:
+    """Count the tool calls in the recorded answers of models, each once."""
+    counts: Counter[str] = Counter()
+    try:
+        for _, raw in store.read_bodies(store.read_responses(run_ids, ANSWERS_MAX, ANSWER_MAX)):
+            response = parse_response(raw.decode(errors="replace"), None)
+            if response is not None:
+                counts.update(call.name for call in response.calls)
+    except VestigeError:
+        pass  # A body was evicted, or it is damaged.
+    return counts
+
+
 def _measure_contributors(
-    store: Store, run_ids: list[str], calls: dict[str, tuple[int, int]]
+    store: Store, run_ids: list[str], calls: Mapping[str, tuple[int, int]]
 ) -> list[CostRow]:
     rows: dict[str, CostRow] = {}
     prompts = 0
-    connection = reports.connection_of(store)
-    for _, body in reports.read_assemblies(connection, run_ids, ASSEMBLIES_MAX):
+    for body in store.read_prompt_assemblies(run_ids, ASSEMBLIES_MAX):
         lengths: Counter[str] = Counter()
         for segment in parse_segments(_read_text(store, body)):
             lengths[segment.contributor] += segment.length

@@ -8,7 +8,7 @@ listed as unknown. The table takes 0.2 s to load, so costs are computed only on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from vestige.providers.models import Usage
@@ -17,8 +17,7 @@ from vestige.query import formatting
 from vestige.query.stats.user_prices import load_user_prices
 from vestige.record.run import SpanInfo
 from vestige.settings import ModelPrice
-from vestige.store.protocol import Store
-from vestige.store.sqlite.read.reports import USAGE_KEYS, ModelSum, connection_of, sum_model_calls
+from vestige.store.protocol import USAGE_KEYS, ModelSum, RecordedSum, Store
 
 PART_TOKENS: Final = 100_000
 """Tokens of a part of a sum. A price may rise with the length of a request, so a sum is priced
@@ -27,9 +26,6 @@ in parts of about the length of a request, never more parts than calls."""
 
 Prices = Mapping[str, ModelPrice]
 """The user's prices, by model."""
-
-RecordedSum = tuple[ModelSum, float | None]
-"""Calls to one model, and the cost that the program recorded for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +36,21 @@ class Cost:
     """None if no call has a price."""
     unknown: tuple[str, ...]
     """Models without a price. Their calls are not in the sum."""
+    calls: int = field(default=0, compare=False)
+    """The number of model calls."""
 
     def __str__(self) -> str:
         if self.dollars is None:
             return "unknown"
-        return ("≥" if self.unknown else "") + format_dollars(self.dollars)
+        return format_dollars(self.dollars) + ("+" if self.unknown else "")
 
 
 def run_costs(store: Store, run_ids: Sequence[str]) -> dict[str, Cost]:
     """Return costs by run id. Runs without model calls have no entry."""
     prices = load_user_prices(store)
     sums: dict[str, list[RecordedSum]] = {}
-    for calls, recorded in sum_model_calls(connection_of(store), run_ids):
-        sums.setdefault(calls.key, []).append((calls, recorded))
+    for recorded_sum in store.sum_model_calls(run_ids):
+        sums.setdefault(recorded_sum.calls.key, []).append(recorded_sum)
     return {run_id: _add_up(run_sums, prices) for run_id, run_sums in sums.items()}
 
 
@@ -67,18 +65,23 @@ def _add_up(sums: Sequence[RecordedSum], prices: Prices) -> Cost:
         elif calls.input_tokens or calls.output_tokens or calls.model not in recorded_models:
             # Failed attempts without tokens do not count: they cost nothing.
             unknown.add(calls.model or "?")
-    return Cost(dollars, tuple(sorted(unknown)))
+    return Cost(dollars, tuple(sorted(unknown)), sum(calls.count for calls, _ in sums))
 
 
 def span_costs(calls: Iterable[SpanInfo], prices: Prices = NO_PRICES) -> Cost:
     """Return the cost of loaded model calls, computed as in `run_costs`."""
     calls = list(calls)
     with_usage = {
-        span.id for span in calls if any(span.attributes.get(n) is not None for n in USAGE_KEYS)
+        (span.id, span.type)
+        for span in calls
+        if any(span.attributes.get(name) is not None for name in USAGE_KEYS)
     }
     sums: dict[tuple[str, bool], list[float]] = {}
     for span in calls:
-        if span.parent_id in with_usage:  # The parent is the same call, as its client saw it.
+        if (
+            span.parent_id,
+            span.type,
+        ) in with_usage:  # The parent is the same call, as its client saw it.
             continue
         model, cost = span.attributes.get("model"), span.attributes.get("cost_usd")
         is_recorded = isinstance(cost, (int, float)) and not isinstance(cost, bool)
@@ -91,7 +94,9 @@ def span_costs(calls: Iterable[SpanInfo], prices: Prices = NO_PRICES) -> Cost:
         values[5] += cost if isinstance(cost, (int, float)) else 0
     return _add_up(
         [
-            (ModelSum("", model, int(count), *map(int, tokens)), cost if is_recorded else None)
+            RecordedSum(
+                ModelSum("", model, int(count), *map(int, tokens)), cost if is_recorded else None
+            )
             for (model, is_recorded), (count, *tokens, cost) in sums.items()
         ],
         prices,

@@ -18,12 +18,11 @@ from vestige.query import formatting
 from vestige.query.budget import TOKENS_MAX, fit_lines
 from vestige.query.stats.cost_ranking import Ranking, rank_tools
 from vestige.query.stats.costs import Cost, Prices, format_unpriced, sum_costs
+from vestige.query.stats.quantiles import format_quantile
 from vestige.query.stats.user_prices import load_user_prices
 from vestige.query.text_layout import CommandAnswer, columns, cost, fit
-from vestige.store.protocol import Store
-from vestige.store.sqlite.ingest.rollups import quantile_ns
-from vestige.store.sqlite.read import reports
-from vestige.store.sqlite.read.reports import ModelSum, Sum
+from vestige.store.histogram import quantile_ns
+from vestige.store.protocol import GROUPS, ModelSum, Store, Sum
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _NOTHING: Final = "–"
@@ -34,17 +33,16 @@ def stats_answer(store: Store, by: str = "name", since: int | None = None) -> St
 
     `since` is in nanoseconds, and rounded down to a day (UTC).
     """
-    if by not in reports.BY:
+    if by not in GROUPS:
         raise UsageError(
             f"--by: unknown value {formatting.single_line(by, 40)!r} "
-            f"(expected {', '.join(reports.BY)})."
+            f"(expected {', '.join(GROUPS)})."
         )
-    connection = reports.connection_of(store)
     since_day = (formatting.timestamp(since) or "")[:10] if since is not None else None
-    sums = reports.sum_rollups(connection, by, since_day)
-    models = reports.sum_models(connection, by, since_day)
+    sums = store.sum_rollups(by, since_day)
+    models = store.sum_models(by, since_day)
     ranking = rank_tools(store, since) if by == "tool" else None
-    first = reports.first_day(connection)
+    first = store.find_first_day()
     return StatsAnswer(by, sums, models, since_day, first, ranking, load_user_prices(store))
 
 
@@ -85,7 +83,9 @@ class StatsAnswer(CommandAnswer):
         if not self.sums and not (self.ranking and self.ranking.tools):
             since = f" since {self.since_day}" if self.since_day else ""
             return [f"No data by {self.by}{since}.", f"next: {self.command('list')}"]
-        table = columns(self._rows(), right=range(1, len(_HEADINGS[self.by]) + 1))
+        table = columns(
+            self._rows(), right=range(1, len(_HEADINGS[self.by]) + 1), total=self.columns
+        )
         head = [f"by {self.by}, {self._period()}", *table[:1]]
         ranked = self.ranking.lines() if self.ranking else []
         # The ranking is the main result by tool, so the table leaves it up to half of the budget.
@@ -132,8 +132,8 @@ class StatsAnswer(CommandAnswer):
             "runs": str(total.count),
             "errors": str(total.errors),
             "rate": _share(total.errors, total.count),
-            "p50": formatting.duration(quantile_ns(total.histogram, 0.5)) or _NOTHING,
-            "p95": formatting.duration(quantile_ns(total.histogram, 0.95)) or _NOTHING,
+            "p50": format_quantile(total.histogram, 0.5),
+            "p95": format_quantile(total.histogram, 0.95),
             "in": formatting.number(total.input_tokens) if tokens else _NOTHING,
             "out": formatting.number(total.output_tokens) if tokens else _NOTHING,
             "cached": _share(total.cache_read_tokens, input_tokens) if tokens else _NOTHING,

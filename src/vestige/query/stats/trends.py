@@ -19,12 +19,11 @@ from vestige.query import formatting
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.stats.cost_ranking import Ranking, rank_tools
 from vestige.query.stats.costs import format_dollars, format_unpriced, sum_costs
+from vestige.query.stats.quantiles import format_quantile
 from vestige.query.stats.user_prices import load_user_prices
 from vestige.query.text_layout import CommandAnswer, columns, fit
-from vestige.store.protocol import Store
-from vestige.store.sqlite.ingest.rollups import quantile_ns
-from vestige.store.sqlite.read import hourly, reports
-from vestige.store.sqlite.read.reports import ModelSum, Sum
+from vestige.store.histogram import quantile_ns
+from vestige.store.protocol import ModelSum, Store, Sum
 
 BY: Final = ("day", "hour")
 SINCE_S: Final = 30 * 86_400
@@ -102,8 +101,8 @@ class TrendsAnswer(CommandAnswer):
             bucket.at,
             str(total.count),
             str(total.errors) if total.errors else "",
-            formatting.duration(quantile_ns(total.histogram, 0.5)) or "–",
-            formatting.duration(quantile_ns(total.histogram, 0.95)) or "–",
+            format_quantile(total.histogram, 0.5),
+            format_quantile(total.histogram, 0.95),
             formatting.number(total.input_tokens) if tokens else "–",
             formatting.number(total.output_tokens) if tokens else "–",
             "–" if bucket.cost is None else format_dollars(bucket.cost),
@@ -184,14 +183,13 @@ def trends_answer(
 
 def _read_sums(
     store: Store, by: str, since_ns: int
-) -> tuple[dict[str, Sum], list[ModelSum] | None]:
-    connection = reports.connection_of(store)
+) -> tuple[dict[str, Sum], Sequence[ModelSum] | None]:
     if by == "day":
         day = (formatting.timestamp(since_ns) or "")[:10]
-        sums = {total.key: total for total in reports.sum_rollups(connection, "day", day)}
-        return sums, reports.sum_models(connection, "day", day)
-    found = {str(hour): total for hour, total in hourly.sum_hours(connection, since_ns).items()}
-    models = hourly.sum_hour_models(connection, since_ns)
+        sums = {total.key: total for total in store.sum_rollups("day", day)}
+        return sums, store.sum_models("day", day)
+    found = {str(hour): total for hour, total in store.sum_hours(since_ns).items()}
+    models = store.sum_hour_models(since_ns)
     for calls in models or []:
         total = found.get(calls.key)
         if total is not None:

@@ -20,8 +20,8 @@ from vestige.store.protocol import Store
 
 def load_user_prices(store: Store) -> Mapping[str, ModelPrice]:
     """Return the user's prices by model. Raise SettingError if one is invalid."""
-    path = getattr(store, "path", None)
-    if not isinstance(path, Path):
+    path = store.path
+    if path is None:
         return NO_PRICES
     home = Home(path.parent)
     try:

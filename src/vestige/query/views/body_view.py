@@ -19,6 +19,7 @@ from vestige.limits import MIB
 from vestige.query import formatting
 from vestige.query.budget import count_tokens
 from vestige.query.text_layout import CommandAnswer, cost
+from vestige.record.redaction.output_redaction import redact_body, redact_text
 from vestige.record.run import SpanInfo
 from vestige.store.protocol import Store
 
@@ -48,6 +49,8 @@ class Slice:
     """First and last line, counted from 1 and both included."""
     bytes: tuple[int, int | None] | None = None
     path: str | None = None
+    text: bool = False
+    """Messages as text, strings without escapes."""
 
 
 @dataclass
@@ -66,12 +69,18 @@ class BodyAnswer(CommandAnswer):
     path: str | None
     note: str | None
     """Why the stored body is incomplete."""
+    as_text: bool = False
+
+    def raw(self) -> bytes:
+        """Return the bytes of the slice, redacted as every output is."""
+        return redact_body(self.read(self.start, self.end))
 
     def lines(self, budget: int) -> list[str]:
         data = self.read(self.start, min(self.end, self.start + 4 * budget + 8))
         binary = _is_binary(data)
         again = ["body", self.span.short_id, "--in" if self.which == "input" else "--out"]
         again += ["--path", self.path] if self.path else []
+        again += ["--text"] if self.as_text else []
 
         def head(shown: int) -> list[str]:
             path = f" at {formatting.single_line(self.path, 80)}" if self.path else ""
@@ -91,6 +100,8 @@ class BodyAnswer(CommandAnswer):
         first = head(10**9) if budget >= 150 else []
         room = budget - cost(first) - cost(end(0))
         rows, shown = (_hex_rows if binary else _text_rows)(data, room)
+        if not binary:
+            rows = _redact_rows(rows)
         if self.start >= self.end:
             rows = ["(empty)" if not self.size_bytes else "(no bytes in this range)"]
         return [*(head(shown) if first else []), *rows, *end(shown)]
@@ -147,8 +158,16 @@ def body_answer(
         inner = _extract_path(read(0, size), part.path, span)
         size = len(inner)
         read = lambda start, end: inner[start:end]  # noqa: E731
+    if part.text:
+        from vestige.query.body_text import render_body_text
+
+        provider = span.attributes.get("provider")
+        known = provider if isinstance(provider, str) else None
+        rendered = render_body_text(redact_body(read(0, size)), which, known).encode()
+        size = len(rendered)
+        read = lambda start, end: rendered[start:end]  # noqa: E731
     start, end = _byte_range(part, read, size)
-    return BodyAnswer(span, which, read, size, start, end, part.path, ref.cut)
+    return BodyAnswer(span, which, read, size, start, end, part.path, ref.cut, part.text)
 
 
 # --- byte ranges ------------------------------------------------------------------------------
@@ -266,6 +285,13 @@ def _drop_partial_character(data: bytes) -> bytes:
         if last < 0x80:
             break
     return data
+
+
+def _redact_rows(rows: list[str]) -> list[str]:
+    """Redact secrets of several lines. An answer redacts each line by itself."""
+    text = "\n".join(row.removeprefix("| ") for row in rows)
+    redacted = redact_text(text)
+    return rows if redacted == text else [f"| {line}" for line in redacted.split("\n")]
 
 
 def _text_rows(data: bytes, room: int) -> tuple[list[str], int]:

@@ -131,8 +131,8 @@ def _heading(manifest: Manifest) -> list[Line]:
     # The same bounds as for the imported run (formats/wink/to_records.py).
     known = seconds is not None and 0 <= seconds < 2**32
     took = f" after {formatting.duration(int((seconds or 0) * 1e9))}" if known else ""
-    unfinished = outcome in ("in_progress", UNKNOWN)
-    status = STATUSES.get(outcome, "running" if unfinished else "error")
+    is_unfinished = outcome in ("in_progress", UNKNOWN)
+    status = STATUSES.get(outcome, "running" if is_unfinished else "error")
     title = f"{formatting.single_line(agent.name, 80)}: {formatting.single_line(outcome, 40)}{took}"
     lines = [(title, f"head {status}")]
     if execution.error:

@@ -172,21 +172,5 @@ def help_for(store: Store, component: str, run: str | None = None) -> SurfaceAns
 
 def _read_values(store: Store, run: RunInfo | None) -> Sequence[object]:
     """Return the recorded JSON texts, newest first."""
-    where = ""
-    if run is not None:
-        ids = ", ".join(_sql_string(run_id) for run_id in (run.id, run.process_run or run.id))
-        where = f" AND run IN (SELECT id FROM runs WHERE run_id IN ({ids}))"
-    found = store.query(
-        f"SELECT json_extract(attributes, '$.{ATTRIBUTE}') FROM logs"
-        f" WHERE component = '{OWN_COMPONENT}' AND level = 'debug'"
-        f" AND json_type(attributes, '$.{ATTRIBUTE}') NOT NULL{where}"
-        " ORDER BY time_ns DESC, id DESC",
-        0,
-        ROWS_MAX,
-    )
-    return [row[0] for row in found.rows]
-
-
-def _sql_string(text: str) -> str:
-    """Quote for SQL: even a run's id is untrusted."""
-    return "'" + text.replace("'", "''").replace("\0", "") + "'"
+    run_ids = None if run is None else [run.id, run.process_run or run.id]
+    return store.read_debug_surfaces(run_ids, ROWS_MAX)

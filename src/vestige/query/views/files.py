@@ -42,7 +42,17 @@ class File:
         recorded = self.span.attributes.get("size_bytes")
         if isinstance(recorded, int):
             return recorded
-        return None if self.span.output is None else self.span.output.size_bytes
+        return None if self.content is None else self.content.size_bytes
+
+    @property
+    def content(self) -> BodyRef | None:
+        """The bytes: a recorded file's output, an imported file's input."""
+        return self.span.output or self.span.input
+
+    @property
+    def side(self) -> str:
+        """The side of the span that holds the bytes: `output` or `input`."""
+        return "input" if self.span.output is None and self.span.input is not None else "output"
 
     @property
     def sha256(self) -> str | None:
@@ -83,7 +93,8 @@ class FilesAnswer(CommandAnswer):
                 preview = "(binary)"
             path = formatting.single_line(file.path, 120)
             table.append([size, file.span.short_id, path, preview])
-        end = [f"next: {self.command('body', self.files[0].span.short_id, '--out')}"]
+        side = "--in" if self.files[0].side == "input" else "--out"
+        end = [f"next: {self.command('body', self.files[0].span.short_id, side)}"]
         at = [] if self.at_s is None else ["--at", formatting.seconds(self.at_s)]
         full = self.command("files", info.short_id, *at, "--json")
         rows = columns(table, right=[0])
@@ -105,8 +116,9 @@ class FilesAnswer(CommandAnswer):
                     "versions": file.versions,
                     "binary": file.binary,
                     "preview": file.preview,
-                    "cut": None if file.span.output is None else file.span.output.cut,
-                    "kept": file.span.output is not None and file.span.output.id is not None,
+                    "cut": None if file.content is None else file.content.cut,
+                    "kept": file.content is not None and file.content.id is not None,
+                    "body": file.side,
                 }
                 for file in self.files
             ],
@@ -140,7 +152,7 @@ def files_answer(store: Store, run: Run, at_s: float | None = None) -> FilesAnsw
 
 
 def _load_file(store: Store, path: str, span: SpanInfo, versions: int, preview: bool) -> File:
-    first = _read_first_bytes(store, span.output) if preview else None
+    first = _read_first_bytes(store, span.output or span.input) if preview else None
     if first is None:
         return File(path, span, versions, None, None)
     binary = b"\x00" in first

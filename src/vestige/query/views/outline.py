@@ -8,14 +8,15 @@ hold only what a tree, a waterfall or a log list draws. Repeated texts are store
     outline_answer(store, info, after=answer.next)    # rows added or changed since
 
 A span is identified by its number (`r7.s12` is 12), which never changes; 0 means "none".
-Elsewhere: rows in store/sqlite/read/outline_rows.py; the text in query/views/tree_summary.py.
+Elsewhere: the rows, store/interface/spans.py; the text in query/views/tree_summary.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from operator import itemgetter
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import msgspec
@@ -25,23 +26,35 @@ from vestige.limits import LABEL_MAX, LABELLED_ARGUMENTS_MAX, OUTLINE_MESSAGE_MA
 from vestige.query import formatting
 from vestige.query.stats.costs import Cost, run_costs
 from vestige.query.text_layout import CommandAnswer, fit
+from vestige.query.views.lines.common_attributes import (
+    REPEATED_KINDS,
+    TOKEN_TOTALS,
+    find_common_attributes,
+)
 from vestige.query.views.show import run_data
 from vestige.query.views.timeline import NOT_SHOWN, format_attributes
 from vestige.query.views.tree_summary import render_tree
-from vestige.record.external_seq import voice
+from vestige.record.external_seq import order_group
 from vestige.record.run import RunInfo, put_in_order
-from vestige.store.protocol import Store
-from vestige.store.sqlite.ingest.rollups import to_count
-from vestige.store.sqlite.read import outline_rows
-from vestige.store.sqlite.read.outline_rows import Cursor, Losses
-from vestige.store.sqlite.read.reports import connection_of
+from vestige.store.interface.stats import to_count
+from vestige.store.protocol import Losses, OutlineLink, OutlineLog, OutlineRows, OutlineSpan, Store
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _LABELLED_BYTES = 2_000
 """Longest body of tool arguments that is read for a label."""
+LOG_ATTRIBUTES_MAX = 8_000
+"""Characters of the attributes of a log record, as JSON; longer ones have only a label."""
 
-_NOT_IN_LABELS = NOT_SHOWN | {"tool_name", "tool_call_id", "tool_call.matched", "provider"}
-"""Attributes that add nothing to a span's name and model."""
+_NOT_IN_LABELS = (
+    NOT_SHOWN
+    | REPEATED_KINDS
+    | TOKEN_TOTALS
+    | {"tool_name", "tool_call_id", "tool_call.matched", "provider"}
+)
+"""Attributes that add nothing to a span's type, name, model and tokens."""
+
+COMMON_AMONG = 1_000
+"""Spans among which attributes that all have are looked for."""
 
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
@@ -120,96 +133,79 @@ def outline_answer(
     store: Store, info: RunInfo, after: str | None = None, limit: int = OUTLINE_ROWS_MAX
 ) -> OutlineAnswer:
     """Return a run, or what is new since a cursor; at most `limit` rows of each kind."""
-    connection = connection_of(store)
-    run = int(info.short_id[1:])
-    found = outline_rows.read_rows(
-        connection, run, _parse_cursor(after), limit, OUTLINE_MESSAGE_MAX
-    )
+    found = _read_rows(store, info, after, limit)
     strings = Strings()
-    numbers = _Numbers(connection, run, found.spans, found.logs, found.links)
-    writers = outline_rows.read_writers(
-        connection, {row[4] for row in found.spans} | {row[3] for row in found.logs}
-    )
+    writer_of = found.writers.get
     spans = put_in_order(
         found.spans,
-        lambda row: voice(writers.get(row[4], ""), row[2], row[5]),
-        itemgetter(5),
-        itemgetter(6),
+        lambda row: order_group(writer_of(row.writer, ""), row.span_id, row.seq),
+        attrgetter("seq"),
+        attrgetter("started_ns"),
     )
     logs = put_in_order(
         found.logs,
-        lambda row: voice(writers.get(row[3], ""), row[2], row[1]),
-        itemgetter(1),
-        itemgetter(4),
+        lambda row: order_group(writer_of(row.writer, ""), row.span_id, row.seq),
+        attrgetter("seq"),
+        attrgetter("time_ns"),
     )
+
+    def number_of(span_id: str | None) -> int:
+        return found.numbers.get(span_id or "", 0)
+
     arguments = _read_arguments(store, spans)
     return OutlineAnswer(
         info,
         strings,
-        _span_columns(spans, info.started_ns, strings, numbers.get, arguments),
-        _log_columns(logs, info.started_ns, strings, numbers.get),
-        [_link_data(row, numbers.get) for row in found.links],
-        outline_rows.read_losses(connection, run),
+        _span_columns(spans, info.started_ns, strings, number_of, arguments),
+        _log_columns(logs, info.started_ns, strings, number_of),
+        [_link_data(row, number_of) for row in found.links],
+        store.read_losses(info.short_id),
         run_costs(store, [info.id]).get(info.id),
-        str(found.cursor),
+        found.cursor,
         found.more,
     )
 
 
-def _parse_cursor(text: str | None) -> Cursor:
-    if text is None:
-        return Cursor()
+def _read_rows(store: Store, info: RunInfo, after: str | None, limit: int) -> OutlineRows:
     try:
-        return outline_rows.parse_cursor(text)
+        return store.read_outline(info.short_id, after, limit, OUTLINE_MESSAGE_MAX)
     except ValueError:
         raise UsageError(
-            f"after {formatting.single_line(text, 40)!r}: not a cursor"
+            f"after {formatting.single_line(after or '', 40)!r}: not a cursor"
             " (expected `next` of a previous answer)."
         ) from None
-
-
-class _Numbers:
-    """Span numbers by span id; ids outside these rows are looked up in one query."""
-
-    def __init__(self, connection: Any, run: int, *tables: list[tuple[Any, ...]]) -> None:
-        spans, logs, links = tables
-        self._known: dict[str, int] = {row[2]: row[1] for row in spans}
-        used = {row[3] for row in spans} | {row[2] for row in logs} | {row[1] for row in links}
-        missing = [span_id for span_id in used if span_id and span_id not in self._known]
-        if missing:
-            self._known |= outline_rows.read_numbers(connection, run, missing)
-
-    def get(self, span_id: str | None) -> int:
-        return self._known.get(span_id or "", 0)
 
 
 # --- columns ------------------------------------------------------------------------------------
 
 
 def _span_columns(
-    rows: Sequence[tuple[Any, ...]],
+    rows: Sequence[OutlineSpan],
     base_ns: int,
     strings: Strings,
     number_of: Callable[[str | None], int],
     arguments: dict[int, str],
 ) -> dict[str, list[Any]]:
     text = strings.number
-    attributes = [_decode(row[12]) if row[12] else {} for row in rows]
-    columns = {
-        "number": [row[1] for row in rows],
-        "id": [row[2] for row in rows],
+    attributes = [_decode(row.attributes) if row.attributes else {} for row in rows]
+    common = find_common_attributes(attributes[:COMMON_AMONG])
+    columns: dict[str, list[Any]] = {
+        "number": [row.number for row in rows],
+        "id": [row.span_id for row in rows],
         "parent": [_parent(row, number_of) for row in rows],
-        "type": [text(row[7]) for row in rows],
-        "name": [text(row[8]) for row in rows],
-        "component": [text(row[9]) for row in rows],
-        "status": [text(row[10]) for row in rows],
-        "start_us": [(row[6] - base_ns) // 1000 for row in rows],
-        "duration_us": [None if row[11] is None else row[11] // 1000 for row in rows],
-        "input_bytes": [-1 if row[14] is None else row[14] for row in rows],
-        "output_bytes": [-1 if row[15] is None else row[15] for row in rows],
+        "type": [text(row.type) for row in rows],
+        "name": [text(row.name) for row in rows],
+        "component": [text(row.component) for row in rows],
+        "status": [text(row.status) for row in rows],
+        "start_us": [(row.started_ns - base_ns) // 1000 for row in rows],
+        "duration_us": [
+            None if row.duration_ns is None else row.duration_ns // 1000 for row in rows
+        ],
+        "input_bytes": [-1 if row.input_bytes is None else row.input_bytes for row in rows],
+        "output_bytes": [-1 if row.output_bytes is None else row.output_bytes for row in rows],
         "model": [text(_string_or_empty(own.get("model"))) for own in attributes],
         "label": [
-            text(format_label(row[10], own, arguments.get(row[13])))
+            text(format_label(row.status, own, arguments.get(row.input_body or 0), common))
             for row, own in zip(rows, attributes, strict=True)
         ],
     }
@@ -219,10 +215,10 @@ def _span_columns(
     return columns
 
 
-def _parent(row: tuple[Any, ...], number_of: Callable[[str | None], int]) -> int:
+def _parent(row: OutlineSpan, number_of: Callable[[str | None], int]) -> int:
     """Return the parent's number; 0 if a span names itself as its parent."""
-    number = number_of(row[3]) if row[3] else 0
-    return 0 if number == row[1] else number
+    number = number_of(row.parent_id) if row.parent_id else 0
+    return 0 if number == row.number else number
 
 
 def _string_or_empty(value: Any) -> str:
@@ -230,9 +226,15 @@ def _string_or_empty(value: Any) -> str:
 
 
 def format_label(
-    status: str | None, attributes: dict[str, Any], arguments: str | None = None
+    status: str | None,
+    attributes: dict[str, Any],
+    arguments: str | None = None,
+    common: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """Describe in half a line how a span failed, its arguments, or its attributes."""
+    """Describe in half a line how a span failed, its arguments, or its own attributes.
+
+    `common` are attributes of nearly all spans, which tell none apart.
+    """
     if status not in ("ok", None):
         kind, message = attributes.get("error.type"), attributes.get("error.message")
         if kind is not None or message is not None:
@@ -241,19 +243,27 @@ def format_label(
             )
     if arguments is not None:
         return formatting.single_line(arguments, LABEL_MAX)
-    shown = {key: value for key, value in attributes.items() if key not in _NOT_IN_LABELS}
+    shown = {
+        key: value
+        for key, value in attributes.items()
+        if key not in _NOT_IN_LABELS and (key not in common or common[key] != value)
+    }
     if not shown:
         return ""
     label = " ".join(format_attributes(shown))
     return label if len(label) <= LABEL_MAX else label[: LABEL_MAX - 1] + "…"
 
 
-def _read_arguments(store: Store, rows: Sequence[tuple[Any, ...]]) -> dict[int, str]:
+def _read_arguments(store: Store, rows: Sequence[OutlineSpan]) -> dict[int, str]:
     """Return the short arguments of tools by body id, at most LABELLED_ARGUMENTS_MAX."""
     body_ids: dict[int, None] = {}
     for row in rows:
-        if row[7] == "tool" and row[13] is not None and (row[14] or 0) <= _LABELLED_BYTES:
-            body_ids[row[13]] = None
+        if (
+            row.type == "tool"
+            and row.input_body is not None
+            and (row.input_bytes or 0) <= _LABELLED_BYTES
+        ):
+            body_ids[row.input_body] = None
             if len(body_ids) == LABELLED_ARGUMENTS_MAX:
                 break
     try:
@@ -264,28 +274,35 @@ def _read_arguments(store: Store, rows: Sequence[tuple[Any, ...]]) -> dict[int, 
 
 
 def _log_columns(
-    rows: Sequence[tuple[Any, ...]],
+    rows: Sequence[OutlineLog],
     base_ns: int,
     strings: Strings,
     number_of: Callable[[str | None], int],
 ) -> dict[str, list[Any]]:
     text = strings.number
     return {
-        "seq": [row[1] for row in rows],
-        "span": [number_of(row[2]) for row in rows],
-        "time_us": [(row[4] - base_ns) // 1000 for row in rows],
-        "level": [text(row[5]) for row in rows],
-        "component": [text(row[6]) for row in rows],
-        "message": [row[7] for row in rows],
-        "label": [text(format_label(None, _decode(row[9]))) if row[9] else 0 for row in rows],
-        "cut": [index for index, row in enumerate(rows) if row[8] > len(row[7])],
+        "seq": [row.seq for row in rows],
+        "span": [number_of(row.span_id) for row in rows],
+        "time_us": [(row.time_ns - base_ns) // 1000 for row in rows],
+        "level": [text(row.level) for row in rows],
+        "component": [text(row.component) for row in rows],
+        "message": [row.message for row in rows],
+        "label": [
+            text(format_label(None, _decode(row.attributes))) if row.attributes else 0
+            for row in rows
+        ],
+        "attributes": [
+            text(row.attributes or "") if len(row.attributes or "") <= LOG_ATTRIBUTES_MAX else 0
+            for row in rows
+        ],
+        "cut": [index for index, row in enumerate(rows) if row.message_length > len(row.message)],
     }
 
 
-def _link_data(row: tuple[Any, ...], number_of: Callable[[str | None], int]) -> dict[str, Any]:
+def _link_data(row: OutlineLink, number_of: Callable[[str | None], int]) -> dict[str, Any]:
     return {
-        "span": number_of(row[1]),
-        "target_run": row[2],
-        "target_span": row[3],
-        "reason": row[4],
+        "span": number_of(row.span_id),
+        "target_run": row.target_run,
+        "target_span": row.target_span,
+        "reason": row.reason,
     }

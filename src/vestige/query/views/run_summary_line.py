@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vestige.query import formatting
-from vestige.record.run import RunInfo
+from vestige.record.run import NOT_FAILED, RunInfo
 from vestige.store.protocol import RunFilter, Store
 
 RUNS_MAX = 1_000
@@ -45,7 +45,7 @@ def end_line(store: Store, run_id: str, at: str = "") -> str | None:
 
 def _choose_run(runs_newest_first: Sequence[RunInfo]) -> RunInfo | None:
     for run in reversed(runs_newest_first):
-        if run.outcome not in ("ok", "running"):
+        if run.outcome not in NOT_FAILED:
             return run
     return runs_newest_first[0] if runs_newest_first else None
 

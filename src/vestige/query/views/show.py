@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -16,6 +16,7 @@ from vestige.query import formatting
 from vestige.query.budget import count_tokens
 from vestige.query.failures.suite_cases import render_failed_cases
 from vestige.query.text_layout import CommandAnswer, cost, truncate_line
+from vestige.query.views.lines.common_attributes import find_common, render_common
 from vestige.query.views.timeline import Line, is_stamp, nodes_in_depth, timeline
 from vestige.record.run import (
     BodyRef,
@@ -33,6 +34,8 @@ Row = tuple[str, str]
 """Text and style."""
 
 JSON_VERSION = 1
+PIPE_COLUMNS = 160
+"""Width of a line that goes to a file or a program."""
 _ROOM_FOR_CASES = 600
 """Smallest budget in which the failed test cases are listed above the timeline."""
 
@@ -51,6 +54,10 @@ class ShowOptions:
     """None: SHOW_LINES_MAX lines of text; everything as data."""
     after: int | None = None
     """Lines to skip, which earlier pages have shown; as data, spans and log lines."""
+    ids: bool = False
+    """Show the full ids, too."""
+    tree: bool = False
+    """Show spans on a terminal, too, not steps."""
 
     @property
     def lines_max(self) -> int:
@@ -60,6 +67,7 @@ class ShowOptions:
         """Return the filters as command-line arguments, without `limit` and `after`."""
         arguments = ["--errors"] if self.errors else []
         arguments += [] if self.fold else ["--no-fold"]
+        arguments += ["--ids"] if self.ids else []
         values = {
             "--type": self.type,
             "--from": self.from_s,
@@ -86,14 +94,22 @@ class ShowAnswer(CommandAnswer):
     """The id as the user wrote it; None: the latest run."""
     unread: int = 0
     """Approximate number of later events that were not read for this first page."""
+    describe: Callable[[SpanInfo], str] | None = None
+    """Return the arguments of a tool span, `(q=order 7)`; called for the lines that are shown."""
+    steps: Callable[[], Sequence[Row]] | None = None
+    """Return the run as a line for each step, for a person; empty if it has no steps."""
 
     def lines(self, budget: int) -> list[str]:
         return [text for text, _ in self.styled(budget)]
 
     def styled(self, budget: int) -> list[Row]:
         """Return the lines within a budget, each with its style."""
+        if self._is_for_steps and self.steps is not None and (rows := self._fit(self.steps())):
+            return rows
         outcome = self.run.info.outcome
-        first, *rest = header(self.run)
+        first, *rest = header(self.run, ids=self.options.ids)
+        common = render_common(find_common(self.run.spans))
+        rest += [common] if common else []
         head = [(first, f"head {outcome}"), *((text, "ok") for text in rest)]
         if self.unread:
             text = f"partial counts: about {self.unread} more events are on later pages"
@@ -114,7 +130,21 @@ class ShowAnswer(CommandAnswer):
             rows = [(truncate_line(row, budget - cost([more[0]])), style), more]
         while len(rows) > 1 and _cost(rows) > budget:
             rows.pop(0)  # the budget holds little more than the command
+        rows = self._fit(rows)
         return [*head, *rows] if _cost([*head, *rows]) <= budget + 1 else rows
+
+    @property
+    def _is_for_steps(self) -> bool:
+        """Return True on a terminal, if no option selects spans or log lines."""
+        return self.columns is not None and self.options == ShowOptions(limit=self.options.limit)
+
+    def _fit(self, rows: Sequence[Row]) -> list[Row]:
+        """Truncate the lines to the width; a line that starts with … holds a command."""
+        width = self.columns or PIPE_COLUMNS
+        return [
+            (text if text.startswith("…") else formatting.truncate(text, width), style)
+            for text, style in rows
+        ]
 
     @property
     def _is_page(self) -> bool:
@@ -127,22 +157,22 @@ class ShowAnswer(CommandAnswer):
         lines = lines[skipped:]
         total = len(lines)
         width = max((len(line.id) for line in lines), default=1)
-        rows = _fitting_rows(lines, width, budget)
+        rows = self._fitting_rows(lines, width, budget)
         if len(rows) == total:
             if self.unread and total <= limit:
                 return [*rows, (_hidden(self.unread, self._page(skipped + total), "about "), "ok")]
             return self._apply_limit(rows, limit)
         reserved = cost([_hidden(total + self.unread, self._page(skipped + total), "about ")])
         if self._is_page:
-            rows = _fitting_rows(lines[:limit], width, budget - reserved)
-            rows = rows or _fitting_rows(lines[:1], width)
+            rows = self._fitting_rows(lines[:limit], width, budget - reserved)
+            rows = rows or self._fitting_rows(lines[:1], width)
             left = total - len(rows) + self.unread
             more = _hidden(left, self._page(skipped + len(rows)), "about " if self.unread else "")
             return [*rows, (more, "ok")]
-        head = _fitting_rows(lines[: limit // 4], width, (budget - reserved) // 3)
+        head = self._fitting_rows(lines[: limit // 4], width, (budget - reserved) // 3)
         room = budget - reserved - _cost(head)
         last = islice(reversed(lines[len(head) :]), limit - len(head))
-        tail = _fitting_rows(last, width, room)
+        tail = self._fitting_rows(last, width, room)
         gap = (_hidden(total - len(head) - len(tail), self._page(len(head))), "ok")
         return [*head, gap, *reversed(tail)]
 
@@ -156,6 +186,24 @@ class ShowAnswer(CommandAnswer):
         everything = self._again("--limit", str(len(rows)))
         gap = f"… {len(rows) - limit} lines hidden; show all: {everything}"
         return [*rows[: limit // 4], (gap, "ok"), *rows[len(rows) - (limit - limit // 4) :]]
+
+    def _fitting_rows(self, lines: Iterable[Line], width: int, room: float = inf) -> list[Row]:
+        """Render the first lines, as many as there is room for."""
+        columns = self.columns or PIPE_COLUMNS
+        rows: list[Row] = []
+        for line in lines:
+            text = formatting.truncate(render_line(line, width, self._arguments(line)), columns)
+            room -= count_tokens(text) + 1
+            if room < 0:
+                break
+            rows.append((text, line.style))
+        return rows
+
+    def _arguments(self, line: Line) -> str:
+        node = line.node
+        if self.describe is None or isinstance(node, LogInfo) or node.type != "tool":
+            return ""
+        return self.describe(node)
 
     def _page(self, after: int) -> str:
         return self._again("--after", str(after))
@@ -218,18 +266,6 @@ def _cost(rows: Iterable[Row]) -> int:
     return cost([text for text, _ in rows])
 
 
-def _fitting_rows(lines: Iterable[Line], width: int, room: float = inf) -> list[Row]:
-    """Render the first lines, as many as there is room for."""
-    rows: list[Row] = []
-    for line in lines:
-        text = render_line(line, width)
-        room -= count_tokens(text) + 1
-        if room < 0:
-            break
-        rows.append((text, line.style))
-    return rows
-
-
 def _ns(seconds: float | None, default: int) -> int:
     return default if seconds is None else round(seconds * 1e9)
 
@@ -237,8 +273,8 @@ def _ns(seconds: float | None, default: int) -> int:
 # --- the header ---------------------------------------------------------------------------------
 
 
-def header(run: Run) -> list[str]:
-    """Return the lines above the timeline: outcome, ids, counts."""
+def header(run: Run, *, ids: bool = False) -> list[str]:
+    """Return the lines above the timeline: outcome, time, counts, and the full id on request."""
     info = run.info
     spent = formatting.duration(
         info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
@@ -248,6 +284,8 @@ def header(run: Run) -> list[str]:
         formatting.pluralize(info.log_count, "log line"),
         formatting.pluralize(info.error_count, "error"),
     ]
+    if info.missing_count:
+        facts.append(f"{formatting.pluralize(info.missing_count, 'record')} missing")
     if info.tokens:
         facts.append(formatting.token_counts(info.input_tokens, info.output_tokens))
     if info.conversation_id:
@@ -265,7 +303,7 @@ def header(run: Run) -> list[str]:
     name, outcome = formatting.single_line(info.name, 80), formatting.single_line(info.outcome, 20)
     return [
         f"{info.short_id} {name}: {outcome}{last} after {spent}{partial}",
-        f"{info.id}  {formatting.timestamp(info.started_ns)}",
+        (f"{info.id}  " if ids else "") + (formatting.timestamp(info.started_ns) or ""),
         " · ".join(facts),
     ]
 
@@ -283,10 +321,11 @@ def stamps(run: Run) -> list[str]:
     return [formatting.single_line(text, 200) for text in texts]
 
 
-def render_line(line: Line, id_width: int) -> str:
+def render_line(line: Line, id_width: int, arguments: str = "") -> str:
     """Render a timeline line: id, time since the start, indented text."""
     indent = "  " * min(line.depth, 20)
-    return f"{line.id or '·':<{id_width}}  {_offset(line.at_ns):>9}  {indent}{line.text}"
+    text = line.render(arguments)
+    return f"{line.id or '·':<{id_width}}  {_offset(line.at_ns):>9}  {indent}{text}"
 
 
 def _offset(ns: int) -> str:
@@ -308,6 +347,7 @@ def run_data(info: RunInfo) -> dict[str, Any]:
         "span_count": info.span_count,
         "log_count": info.log_count,
         "error_count": info.error_count,
+        "missing_count": info.missing_count,
         "conversation_id": info.conversation_id,
         "component": info.component,
         "tokens": info.tokens,

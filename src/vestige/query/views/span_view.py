@@ -15,10 +15,14 @@ from vestige.query.failures.stall_report import format_stacks, is_stall
 from vestige.query.failures.traceback_parsing import format_frames
 from vestige.query.stats.costs import span_costs
 from vestige.query.text_layout import CommandAnswer, fit, quoted
+from vestige.query.trajectory.file_edits import ARGUMENTS_MAX, FileEdit, find_edits
+from vestige.query.trajectory.scopes import get_tool_name
+from vestige.query.views.lines.common_attributes import find_common, is_redundant, render_common
 from vestige.query.views.notes import note_data, note_lines
 from vestige.query.views.show import log_data, span_data
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, SpanInfo
+from vestige.record.types import MODEL_CALL_TYPES
 from vestige.store.protocol import SpanRef, Store
 
 VALUE_SHOWN = 300
@@ -47,23 +51,32 @@ class SpanAnswer(CommandAnswer):
     stacks: Mapping[int, str] = field(default_factory=dict)
     """Stacks of the latest stall report (emit/process/stall_watch.py), by its sequence number."""
     cost_usd: float | None = None
+    edits: Sequence[FileEdit] = ()
+    """Files that a tool edited."""
+    ids: bool = False
+    """Show the full ids, too."""
 
     def lines(self, budget: int) -> list[str]:
         span = self.span
         full = self.command("span", span.short_id, "--json")
         head = [
             f"{span.short_id} {format_span(span)}",
-            f"{span.id}  {formatting.timestamp(span.started_ns)}"
+            (f"{span.id}  " if self.ids else "") + f"{formatting.timestamp(span.started_ns)}"
             f"  +{formatting.duration(max(0, span.started_ns - self.run.info.started_ns))} into"
             f" {self.run.info.short_id} {formatting.single_line(self.run.info.name, 40)}",
         ]
-        rows = [*self._attributes(), *self._neighbours(), *self._log_lines()]
+        rows = [*self._attributes(), *self._edits(), *self._neighbours(), *self._log_lines()]
         rows += note_lines(self.notes, lambda: self.command("notes", span.short_id))
         return fit(head, rows, self._bodies(), budget, lambda n: f"… {n} lines hidden: {full}")
 
     def _attributes(self) -> list[str]:
         rows = []
+        common = find_common(self.run.spans)
         for key, value in self.span.attributes.items():
+            if key == "file_diff" and self.edits:
+                continue
+            if is_redundant(self.span, key, value) or (key in common and common[key] == value):
+                continue
             if key in ("error.stack", "error.cause.stack") and (frames := format_frames(value)):
                 rows += [f"  {key}:", *(f"    {frame}" for frame in frames)]
                 continue
@@ -74,6 +87,15 @@ class SpanAnswer(CommandAnswer):
             rows.append(f"  {formatting.single_line(key, 60)} = {text}{size}")
         if any(row.endswith(" characters)") for row in rows):
             rows.append(f"  … full values: {self.command('span', self.span.short_id, '--json')}")
+        if any(common.get(key) == value for key, value in self.span.attributes.items()):
+            rows.append(f"  {render_common(common)}")
+        return rows
+
+    def _edits(self) -> list[str]:
+        rows = []
+        for edit in self.edits:
+            rows.append(f"{edit.kind} {formatting.single_line(edit.path, 100)}:")
+            rows += [f"  {formatting.clean_controls(line)}" for line in edit.diff.splitlines()]
         return rows
 
     def _neighbours(self) -> list[str]:
@@ -166,6 +188,7 @@ class SpanAnswer(CommandAnswer):
             "faults": {str(seq): text for seq, text in self.faults.items()},
             "stacks": {str(seq): text for seq, text in self.stacks.items()},
             "cost_usd": self.cost_usd,
+            "edits": [edit.data() for edit in self.edits],
             "notes": note_data([self.span], self.notes),
         }
 
@@ -190,8 +213,22 @@ def span_answer(store: Store, evidence: Evidence, span_id: str) -> SpanAnswer:
         faults=_read_bodies(evidence, [log for log in logs if "fault" in log.attributes]),
         stacks=_read_bodies(evidence, [log for log in logs if is_stall(log)][-1:]),
         notes=[note for note in store.notes(run.info.id) if note.span_id == span_id],
-        cost_usd=span_costs([span], evidence.prices).dollars if span.type == "llm" else None,
+        cost_usd=_cost(span, evidence),
+        edits=_find_edits(span, evidence),
     )
+
+
+def _find_edits(span: SpanInfo, evidence: Evidence) -> list[FileEdit]:
+    if span.type != "tool" or span.input is None or span.input.size_bytes > ARGUMENTS_MAX:
+        return []
+    recorded = str(span.attributes.get("file_diff") or "")
+    return find_edits(get_tool_name(span), evidence.input(span) or "", recorded)
+
+
+def _cost(span: SpanInfo, evidence: Evidence) -> float | None:
+    if span.type not in MODEL_CALL_TYPES:
+        return None
+    return span_costs([span], evidence.prices).dollars
 
 
 def _read_bodies(evidence: Evidence, logs: Sequence[LogInfo]) -> dict[int, str]:

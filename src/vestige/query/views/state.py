@@ -150,6 +150,7 @@ class StateAnswer(CommandAnswer):
             "at_us": (span.started_ns - self.run.info.started_ns) // 1000,
             "created_at": payload.created_at or formatting.timestamp(span.started_ns),
             "session_id": payload.session_id,
+            "reason": _reason(span),
             "status": span.status or "open",
             "errors": list(payload.errors),
             "size_bytes": None if body is None else body.size_bytes,
@@ -178,6 +179,16 @@ class StateAnswer(CommandAnswer):
             slice_data["cut"] = len(items) < len(part.items)
         data["body"] = {"span": state.span.short_id, "which": _body_side(state.span)}
         return data
+
+
+def _reason(span: SpanInfo) -> str | None:
+    """Return why a snapshot was taken: its reason or trigger, else its tags."""
+    facts = span.attributes
+    for key in ("reason", "tag.reason", "trigger", "tag.trigger", "tag.phase"):
+        if facts.get(key):
+            return str(facts[key])
+    tags = [f"{key[4:]}={value}" for key, value in facts.items() if key.startswith("tag.")]
+    return ", ".join(sorted(tags)) or None
 
 
 def state_answer(

@@ -8,11 +8,12 @@ line with a count; spans that never ended are marked open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vestige.query import formatting
+from vestige.query.views.lines.common_attributes import find_common, is_redundant
 from vestige.record.run import LogInfo, Node, Run, SpanInfo, in_order, time_ns
 from vestige.record.types import OWN_COMPONENT, Attributes, Scalar
 
@@ -80,12 +81,21 @@ class Line:
     style: Style
     count: int = 1
     """Number of equal consecutive lines that this one replaces."""
+    common: Mapping[str, Scalar] = field(default_factory=dict, compare=False)
+    """Attributes that the head shows for all spans."""
 
     @property
     def text(self) -> str:
         """The line without id and time; rendered on demand, as most lines are never shown."""
+        return self.render()
+
+    def render(self, arguments: str = "") -> str:
+        """Return the line, with the arguments of a tool after its name."""
         node = self.node
-        text = _format_log(node) if isinstance(node, LogInfo) else _format_span(node)
+        if isinstance(node, LogInfo):
+            text = _format_log(node)
+        else:
+            text = _format_span(node, self.common, arguments)
         return text if self.count == 1 else f"{text}  ×{self.count}"
 
 
@@ -104,7 +114,7 @@ def timeline(
     children, roots = tree_of(run)
     if errors_only:
         children, roots = _only_failed(children, roots)
-    lines = list(_walk(children, roots, run.info.started_ns))
+    lines = list(_walk(children, roots, run.info.started_ns, find_common(run.spans)))
     if between is not None:
         low, high = between
         lines = [each for each in lines if low <= each[0].at_ns <= high]
@@ -194,7 +204,10 @@ def _only_failed(
 
 
 def _walk(
-    children: dict[str, list[Node]], roots: list[Node], start_ns: int
+    children: dict[str, list[Node]],
+    roots: list[Node],
+    start_ns: int,
+    common: Mapping[str, Scalar],
 ) -> Iterator[tuple[Line, object]]:
     """Yield lines in order, each with a key that equal lines share; None never folds."""
     stack: list[tuple[Node, int]] = [(node, 0) for node in reversed(roots)]
@@ -210,7 +223,7 @@ def _walk(
         if node.type == "snapshot":  # snapshots are equal by their content and session
             body = (node.output.id if node.output else None, node.attributes.get("session_id"))
         key = None if below else (depth, node.type, node.name, node.component, node.status, body)
-        yield Line(node.short_id, at_ns, depth, node, _span_style(node)), key
+        yield Line(node.short_id, at_ns, depth, node, _span_style(node), common=common), key
         stack.extend((child, depth + 1) for child in reversed(below))
 
 
@@ -232,10 +245,10 @@ def _folded(lines: Iterable[tuple[Line, object]]) -> Iterator[Line]:
 # --- text -----------------------------------------------------------------------------------
 
 
-def _format_span(span: SpanInfo) -> str:
+def _format_span(span: SpanInfo, common: Mapping[str, Scalar], arguments: str) -> str:
     parts = [
         formatting.single_line(span.type, 20),
-        formatting.single_line(span.name, NAME_SHOWN),
+        formatting.single_line(span.name, NAME_SHOWN) + arguments,
     ]
     model = span.attributes.get("model")
     if isinstance(model, str) and model != span.name:
@@ -253,7 +266,14 @@ def _format_span(span: SpanInfo) -> str:
     )
     if tokens:
         parts.append(tokens)
-    parts.extend(format_attributes(span.attributes))
+    hidden = {
+        key
+        for key, value in span.attributes.items()
+        if is_redundant(span, key, value)
+        or (key in common and common[key] == value)
+        or value in ("{}", "[]", "")
+    }
+    parts.extend(format_attributes(span.attributes, hidden))
     return " ".join(parts)
 
 
@@ -301,13 +321,13 @@ def format_tokens(input_tokens: Scalar, output_tokens: Scalar) -> str:
     return f"{' → '.join(shown)} tokens"
 
 
-def format_attributes(attributes: Attributes) -> list[str]:
+def format_attributes(attributes: Attributes, hidden: Collection[str] = ()) -> list[str]:
     """Return a few attributes as `key=value`, without those that a line shows elsewhere."""
     is_call = "method" in attributes and "url" in attributes
     shown = [
         f"{formatting.single_line(key, 40)}={formatting.value(value, VALUE_SHOWN)}"
         for key, value in attributes.items()
-        if key not in NOT_SHOWN and not (is_call and _is_usual(key, value))
+        if key not in NOT_SHOWN and key not in hidden and not (is_call and _is_usual(key, value))
     ]
     if len(shown) > VALUES_SHOWN:
         return [*shown[:VALUES_SHOWN], f"+{len(shown) - VALUES_SHOWN} more"]

@@ -1,18 +1,21 @@
-"""`transcript`: a run as a chat: messages, model answers, tool calls and their results.
+"""`transcript`: a run step by step: new messages, answers, actions and their results.
 
-Recorded text is printed behind a bar, without control characters, which marks it as a
-quotation. Elsewhere: the items and their order in query/views/transcript_items.py.
+The page is spent where it matters: errors, code, calls and answers are shown first; prompts and
+long results are folded. Recorded text is behind a bar, which marks it as a quotation.
+Elsewhere: the steps in query/trajectory, the items as data in query/views/transcript_items.py.
 
     print(debugger.transcript("r7"))
-    debugger.transcript("r7", after=answer.next)
+    debugger.transcript("r7", step="3:5", full=True)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from vestige.errors import UsageError
 from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
@@ -20,238 +23,400 @@ from vestige.query import formatting
 from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.evidence import Evidence
 from vestige.query.text_layout import CommandAnswer, truncate_line
+from vestige.query.trajectory import Step, Trajectory, build_trajectory
+from vestige.query.views.lines.content_lines import (
+    ErrorTexts,
+    Line,
+    render_action,
+    render_content,
+    render_logs,
+)
+from vestige.query.views.lines.page_limits import (
+    DEFAULT_BUDGET,
+    FULL,
+    LEVELS,
+    Limits,
+    find_limits,
+)
 from vestige.query.views.show import run_data
-from vestige.query.views.timeline import format_tokens
-from vestige.query.views.transcript_items import Item, Items, Text
-from vestige.record.run import RunInfo
+from vestige.query.views.transcript_items import Item, Items
+from vestige.record.prompt_segments import parse_segments
 
-Line = tuple[str, str]
-"""Text and style."""
-
-Command = Callable[..., str]
-"""Arguments -> a `vestige` command that reads the same store."""
-
-DEPTH_SHOWN = 10
-ARGUMENTS_SHOWN = 160
+DEPTH_SHOWN: Final = 6
+SEGMENTS_SHOWN: Final = 8
+TASK_SHOWN: Final = 400
+ENDING_SHOWN: Final = 1_200
 
 
-def transcript_answer(
-    evidence: Evidence, after: str | None = None, limit: int = TRANSCRIPT_ITEMS
-) -> TranscriptAnswer:
+@dataclass(frozen=True)
+class TranscriptOptions:
+    """What to show of a run."""
+
+    after: str | None = None
+    limit: int = TRANSCRIPT_ITEMS
+    step: str | None = None
+    """`3`, or a range such as `3:7`, both ends included."""
+    agent: str | None = None
+    full: bool = False
+    ids: bool = False
+    """Show the recorded ids of spans in place of the short ones."""
+
+    def words(self) -> list[str]:
+        """Return the options for the next command."""
+        words = [] if self.step is None else ["--step", self.step]
+        words += [] if self.agent is None else ["--agent", self.agent]
+        words += ["--full"] if self.full else []
+        return [*words, "--ids"] if self.ids else words
+
+
+def transcript_answer(evidence: Evidence, options: TranscriptOptions) -> TranscriptAnswer:
+    limit = options.limit
     if not 1 <= limit <= TRANSCRIPT_ITEMS_MAX:
         raise UsageError(f"limit {limit}: out of range (expected 1 to {TRANSCRIPT_ITEMS_MAX}).")
-    found = list(islice(evidence.once(Items).walk(after), limit + 1))
-    return TranscriptAnswer(evidence.run.info, found[:limit], after, len(found) > limit)
+    trajectory = evidence.once(build_trajectory)
+    steps = _select_steps(trajectory, options)
+    items = evidence.once(Items).walk(options.after)
+    if options.step is not None or options.agent is not None:
+        numbers = {step.number for step in steps}
+        items = (item for item in items if item.step in numbers)
+    found = list(islice(items, limit + 1))
+    begin = found[0] if found and options.after is not None else None
+    return TranscriptAnswer(
+        evidence, trajectory, steps, options, found[:limit], len(found) > limit, begin
+    )
+
+
+def _select_steps(trajectory: Trajectory, options: TranscriptOptions) -> list[Step]:
+    steps = trajectory.steps
+    if options.step is not None:
+        low, high = _parse_steps(options.step, len(steps))
+        steps = steps[low - 1 : high]
+    if options.agent is not None:
+        name = options.agent.lower()
+        agents = {step.agent for step in trajectory.steps if step.agent}
+        if not any(name in agent.lower() for agent in agents):
+            known = ", ".join(sorted(formatting.single_line(agent, 40) for agent in agents)[:10])
+            raise UsageError(
+                f"agent {formatting.single_line(options.agent, 40)!r}: not in this run"
+                f" (agents: {known or 'none'})."
+            )
+        steps = [step for step in steps if step.agent and name in step.agent.lower()]
+    return steps
+
+
+def _parse_steps(text: str, count: int) -> tuple[int, int]:
+    first, colon, last = text.partition(":")
+    try:
+        low = int(first) if first.strip() else 1
+        high = (int(last) if last.strip() else count) if colon else low
+    except ValueError:
+        low = high = 0
+    if not 1 <= low <= max(1, high) or low > max(1, count):
+        raise UsageError(
+            f"step {formatting.single_line(text, 40)!r}: not a step of this run"
+            f" (expected 1 to {count}, or a range such as 3:7)."
+        )
+    return low, min(high, count)
 
 
 @dataclass
 class TranscriptAnswer(CommandAnswer):
-    """A page of a run's chat."""
+    """A page of a run's steps."""
 
     verb: ClassVar[str] = "transcript"
-    budget: ClassVar[int] = 2_000
+    budget: ClassVar[int] = DEFAULT_BUDGET
 
-    run: RunInfo
+    evidence: Evidence
+    trajectory: Trajectory
+    steps: Sequence[Step]
+    options: TranscriptOptions
     items: Sequence[Item]
-    after: str | None
     more: bool
+    begin: Item | None = None
+    """The first item of this page, if it is not the first page."""
+    _ids: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The id of each span as it is shown."""
+
+    def __post_init__(self) -> None:
+        self._ids = self.evidence.short_ids
+        if self.options.ids:
+            self._ids = {span_id: span_id for span_id in self._ids}
 
     @property
     def next(self) -> str | None:
         return self.items[-1].cursor if self.more else None
 
     def data(self) -> dict[str, Any]:
+        trajectory = self.trajectory
         return {
             "version": self.version,
-            "run": run_data(self.run),
+            "run": run_data(self.evidence.run.info),
+            "title": trajectory.title,
+            "task": None if trajectory.task is None else trajectory.task.text[:4_000],
+            "answer": None if trajectory.answer is None else trajectory.answer.text[:4_000],
+            "conversations": [
+                {
+                    "index": each.index,
+                    "agent": each.agent,
+                    "opening": each.opening,
+                    "steps": each.steps,
+                    "parent": each.parent,
+                }
+                for each in trajectory.conversations
+            ],
             "items": [item.data() for item in self.items],
             "next": self.next,
         }
+
+    # --- the page ---------------------------------------------------------------------------------
 
     def lines(self, budget: int) -> list[str]:
         return [text for text, _ in self.styled(budget)]
 
     def styled(self, budget: int) -> list[Line]:
-        """Return complete items as long as they fit; long texts in them are shortened."""
-        rows: list[Line] = [*self._head()] if budget >= 200 else []
-        if not self.items:
+        """Return steps as long as they fit; their contents are folded to suit the page."""
+        rows = [*self._head()] if budget >= 200 and self.options.after is None else []
+        blocks = self._blocks()
+        if not blocks:
             return [*rows, (self._empty_hint(), "ok")]
-        spent = sum(count_tokens(text) + 1 for text, _ in rows)
-        room = budget - count_tokens(self._more(self.items[-1].cursor)) - 1
-        shown = max(120, budget // 3)
-        last: Item | None = None
-        for item in self.items:
-            lines = list(_render_item(item, shown, self.command))
-            tokens = sum(count_tokens(text) + 1 for text, _ in lines)
+        limits = self._find_limits(blocks, budget)
+        spent = _cost(rows)
+        room = (
+            budget - max(count_tokens(self._more(blocks[-1])), count_tokens(self._rest(10**6))) - 2
+        )
+        folded: int | None = None
+        for index, block in enumerate(blocks):
+            lines = self._render_block(block, limits)
+            tokens = _cost(lines)
             if spent + tokens > room:
-                break
+                if index == 0:
+                    return [*rows, *self._shorten_first(block, budget, rooms=(spent, room))]
+                return [*rows, (self._more(blocks[index - 1]), "log")]
+            if folded is None and isinstance(block, Step):
+                folded = block.number if _is_folded(lines) else None
             rows += lines
             spent += tokens
-            last = item
-        if last is None:
-            if room > 2 * spent:
-                return [*rows, *self._shorten_first(room - spent)]
-            return self._shorten_first(room)
-        if self.more or last is not self.items[-1]:
-            rows.append((self._more(last.cursor), "log"))
-        return rows
+        if self.options.full or folded is None:
+            return rows
+        return [*rows, (self._rest(folded), "log")]
 
-    def _shorten_first(self, room: int) -> list[Line]:
-        """Shorten the first item, which is longer than the page; the next page follows it."""
-        item = self.items[0]
-        lines = list(_render_item(item, 120, self.command))
-        full = self.command("show", self.run.short_id)
-        if item.span:
-            full = self.command("span", item.span)
+    def _blocks(self) -> list[Step | Item]:
+        """Return the steps of this page and the items that belong to no step."""
+        blocks: list[Step | Item] = []
+        first = self.begin
+        if self.options.after is None:
+            blocks += self.steps
+        elif first is None:
+            return []
+        elif first.step is not None:
+            blocks += [step for step in self.steps if step.number >= first.step]
+        blocks += [item for item in self.items if item.step is None]
+        return blocks
+
+    def _find_limits(self, blocks: Sequence[Step | Item], budget: int) -> Limits:
+        if self.options.full:
+            return FULL
+        steps = [block for block in blocks if isinstance(block, Step)]
+        return find_limits(steps, len(blocks) - len(steps), budget)
+
+    def _shorten_first(self, block: Step | Item, budget: int, rooms: tuple[int, int]) -> list[Line]:
+        """Shorten the first step, which is longer than the page; the next page follows it."""
+        spent, room = rooms
+        room -= spent
+        more = (self._more(block), "log")
+        lines = self._render_block(block, FULL if self.options.full else LEVELS[-1])
+        full = self.command(*self._full_words(block))
         hidden = f"  … {len(lines)} lines of it hidden: {full}"
         costs = [count_tokens(text) + 1 for text, _ in lines]
         shown = count_fitting(costs, room - count_tokens(hidden) - 1)
-        more = (self._more(item.cursor), "log")
-        if not shown:
-            return [(truncate_line(lines[0][0], room), lines[0][1]), more]
         if shown == len(lines):
             return [*lines, more]
+        if not shown:
+            return [(truncate_line(lines[0][0], max(1, room)), lines[0][1]), more]
         hidden = f"  … {len(lines) - shown} lines of it hidden: {full}"
         return [*lines[:shown], (hidden, "log"), more]
 
+    def _full_words(self, block: Step | Item) -> list[str]:
+        run = self.evidence.run.info.short_id
+        if isinstance(block, Item):
+            return ["span", block.span] if block.span else ["show", run]
+        span = block.span
+        if self.options.full and span is not None:
+            return ["body", self._ids[span.id]]
+        return ["transcript", run, "--step", str(block.number), "--full"]
+
     def _head(self) -> Iterator[Line]:
-        info = self.run
+        info = self.evidence.run.info
         took = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
-        tokens = ""
+        facts = [formatting.pluralize(len(self.trajectory.steps), "step")]
         if info.tokens:
-            tokens = f", {formatting.token_counts(info.input_tokens, info.output_tokens)}"
+            facts.append(formatting.token_counts(info.input_tokens, info.output_tokens))
+        if model := self._common_model:
+            facts.append(formatting.single_line(model, 60))
         name = formatting.single_line(info.name, 80)
         outcome = formatting.single_line(info.outcome, 20)
-        text = f"{info.short_id} {name}: {outcome} after {formatting.duration(took)}{tokens}"
+        spent = formatting.duration(took)
+        text = f"{info.short_id} {name}: {outcome} after {spent}, {', '.join(facts)}"
         yield text, f"head {info.outcome}"
+        task = self.trajectory.task
+        if task is None or self.options.step is not None or self.options.agent is not None:
+            return
+        yield f"task: {self.trajectory.title}", "ok"
 
     def _empty_hint(self) -> str:
-        show = self.command("show", self.run.short_id)
-        if self.after is not None:
+        show = self.command("show", self.evidence.run.info.short_id)
+        if self.options.after is not None:
             return f"No more messages. Try: {show}"
         return f"No messages. Try: {show}"
 
-    def _more(self, cursor: str) -> str:
-        again = self.command("transcript", self.run.short_id, "--after", cursor)
+    def _more(self, block: Step | Item) -> str:
+        run = self.evidence.run.info.short_id
+        cursor = block.cursor if isinstance(block, Item) else self._last_cursor(block)
+        again = self.command("transcript", run, "--after", cursor, *self.options.words())
         return f"… continue: {again}"
 
+    def _last_cursor(self, step: Step) -> str:
+        """Return the cursor of a step's last item."""
+        items = self.evidence.once(_last_cursors)
+        return items.get(step.number, f"s{step.number}")
 
-# --- rendering ------------------------------------------------------------------------------------
+    def _rest(self, number: int) -> str:
+        run = self.evidence.run.info.short_id
+        full = self.command("transcript", run, "--step", str(number), "--full")
+        return f"… folded texts in full, step by step: {full}"
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def _render_block(self, block: Step | Item, limits: Limits) -> list[Line]:
+        if isinstance(block, Item):
+            return [*_render_end(block, self.trajectory)]
+        return [*self._render_step(block, limits)]
+
+    def _render_step(self, step: Step, limits: Limits) -> Iterator[Line]:
+        indent = "  " * min(step.depth, DEPTH_SHOWN)
+        style = "error" if step.error else "head ok"
+        yield f"{indent}{self._step_line(step)}", style
+        indent += "  "
+        if segments := self.evidence.once(_format_segments).get(step.number):
+            yield f"{indent}prompt: {segments}", "log"
+        early = [log for log in step.logs if log.time_ns < step.started_ns]
+        yield from render_logs(early, indent, limits)
+        task = self.trajectory.task
+        for content in step.new_input:
+            shown = limits
+            if content is task and limits is not FULL:
+                shown = {**limits, "user": max(limits["user"], TASK_SHOWN)}
+            yield from render_content(content, indent, shown)
+        for content in step.answer:
+            if content.kind != "tool_call":
+                yield from render_content(content, indent, limits)
+        errors = ErrorTexts()
+        has_steps = any(action.steps for action in step.actions)
+        for action in step.actions:
+            yield from render_action(action, indent, limits, errors, self._ids, has_steps=has_steps)
+        if step.error:
+            for text in errors.fold(step.error, limits["result"] * 2):
+                yield f"{indent}✕ {text}", "error"
+        later = [log for log in step.logs if log.time_ns >= step.started_ns]
+        yield from render_logs(later, indent, limits)
+
+    def _step_line(self, step: Step) -> str:
+        info = self.evidence.run.info
+        at_s = (step.started_ns - info.started_ns) / 1e9
+        parts = [f"#{step.number}"]
+        if step.span is not None:
+            parts.append(self._ids[step.span.id])
+        if step.agent:
+            parts.append(formatting.single_line(step.agent, 40))
+        elif step.span is not None and step.span.type != "llm":
+            kind, name = step.span.type, step.span.name
+            parts.append(f"{formatting.single_line(kind, 20)} {formatting.single_line(name, 60)}")
+        if self._shares_agents:
+            parts.append(f"c{step.conversation + 1}")
+        if step.model and step.model != self._common_model:
+            parts.append(formatting.single_line(step.model, 40))
+        parts.append(f"+{at_s:.1f}s" if at_s < 1000 else f"+{formatting.duration(int(at_s * 1e9))}")
+        if step.duration_ns is None:
+            parts.append("open")
+        elif step.duration_ns:
+            parts.append(formatting.duration(step.duration_ns))
+        if step.input_tokens is not None or step.output_tokens is not None:
+            tokens = formatting.token_counts(step.input_tokens or 0, step.output_tokens or 0)
+            parts.append(tokens)
+        if step.finish_reason in ("length", "content_filter", "max_tokens"):
+            parts.append(f"finish: {step.finish_reason}")
+        if step.status not in ("ok", "open"):
+            parts.append(f"✕ {formatting.single_line(step.status, 20)}")
+        return "  ".join(parts)
+
+    @cached_property
+    def _common_model(self) -> str | None:
+        """The model of most steps, which the head names."""
+        counts = Counter(step.model for step in self.trajectory.steps if step.model)
+        return counts.most_common(1)[0][0] if counts else None
+
+    @cached_property
+    def _shares_agents(self) -> bool:
+        """True if the name of an agent does not identify a conversation."""
+        conversations = self.trajectory.conversations
+        return len({each.agent for each in conversations}) < len(conversations)
 
 
-def _render_item(item: Item, shown: int, command: Command) -> Iterator[Line]:
-    indent = "  " * min(item.depth, DEPTH_SHOWN)
-    head, style = _HEADS[item.kind](item)
-    yield f"{_offset(item.at_us):>8}  {indent}{head}", style
-    for mark, text, text_style in _texts(item):
-        for line in _quote(text, mark, shown, command):
-            yield f"{'':>8}  {indent}{line}", text_style
+# --- the end --------------------------------------------------------------------------------------
 
 
-def _offset(us: int) -> str:
-    return f"+{us / 1e6:.1f}s" if us < 10**9 else f"+{formatting.duration(us * 1000)}"
-
-
-def _texts(item: Item) -> Iterator[tuple[str, Text, str]]:
+def _render_end(item: Item, trajectory: Trajectory) -> Iterator[Line]:
+    """Yield an item that belongs to no step: how the run ended, or a log record."""
     facts = item.facts
-    if item.kind in ("message", "call", "state", "error"):
-        if isinstance(facts["text"], Text) and facts["text"].text:
-            yield "|", facts["text"], "error" if item.kind == "error" else "ok"
-    elif item.kind == "tool" and isinstance(facts["result"], Text):
-        yield "=", facts["result"], "error" if facts["is_error"] else "log"
-    for call in facts.get("calls", ()) if item.kind == "message" else ():
-        text = f"{call['name']} {call['arguments'].text}"
-        yield ">", Text(text, len(text), call["arguments"].cut), "log"
-
-
-def _quote(text: Text, mark: str, shown: int, command: Command) -> Iterator[str]:
-    """Yield the first lines behind a bar, and the command for the rest."""
-    left = shown
-    rows = text.text.strip("\n").splitlines() or [""]
-    for number, row in enumerate(rows):
-        if left <= 0 or number >= max(6, shown // 60):
-            break
-        yield f"  {mark} {formatting.single_line(row, max(20, left))}"
-        left -= len(row) + 2
+    if item.kind == "error":
+        errors = ErrorTexts()
+        for step in trajectory.steps[-1:]:
+            for error in (step.error, *(action.error for action in step.actions)):
+                errors.add(error or "")
+        for text in errors.fold(facts["text"].text, ENDING_SHOWN):
+            yield f"ended: {text}", "stamp"
+    elif item.kind == "log":
+        level = formatting.single_line(facts["level"], 10)
+        message = formatting.single_line(facts["text"].text, 160)
+        label = formatting.single_line(facts["label"], 200)
+        style = {"error": "error", "warn": "warn"}.get(facts["level"], "log")
+        yield f"{level}: {message}  {label}".rstrip(), style
     else:
-        number = len(rows)
-    over = len(text.text) - sum(len(row) + 1 for row in rows[:number])
-    if text.cut or over > 0 or left < 0:
-        which = "--in" if text.which == "input" else "--out"
-        body = f": {command('body', text.span or '', which)}" if text.which else ""
-        yield f"  {mark} … {formatting.size(text.size_bytes)} in total{body}"
+        yield (
+            f"{item.kind} {item.span or ''} {formatting.single_line(str(facts.get('name')), 60)}",
+            "log",
+        )
 
 
-def _head_message(item: Item) -> Line:
-    return formatting.single_line(str(item.facts["role"]), 20), "head ok"
+def _last_cursors(evidence: Evidence) -> dict[int, str]:
+    """Return the cursor of the last item of each step."""
+    return {item.step: item.cursor for item in evidence.once(Items).walk() if item.step is not None}
 
 
-def _head_call(item: Item) -> Line:
-    facts = item.facts
-    parts = [f"llm {item.span}", formatting.single_line(str(facts["model"] or facts["name"]), 60)]
-    parts += _format_end(facts)
-    tokens = format_tokens(facts["input_tokens"], facts["output_tokens"])
-    if tokens:
-        parts.append(tokens)
-    if facts["repeated"]:
-        parts.append(f"({formatting.pluralize(facts['repeated'], 'repeated message')})")
-    return "  ".join(parts), "head ok" if facts["status"] == "ok" else "error"
+def _is_folded(lines: Sequence[Line]) -> bool:
+    return any("…" in text or "[base64, " in text or "[markup" in text for text, _ in lines)
 
 
-def _head_tool(item: Item) -> Line:
-    facts = item.facts
-    name = formatting.single_line(str(facts["name"] or facts["call_id"] or "tool"), 60)
-    arguments = facts["arguments"]
-    shown = formatting.single_line(arguments.text, ARGUMENTS_SHOWN) if arguments else ""
-    parts = [f"tool {item.span}" if facts["duration_us"] is not None else "tool"]
-    parts.append(f"{name}({shown})")
-    failed = facts["is_error"] or facts["status"] in ("unanswered", "open")
-    return "  ".join([*parts, *_format_end(facts)]), "error" if failed else "ok"
+def _cost(lines: Sequence[Line]) -> int:
+    return sum(count_tokens(text) + 1 for text, _ in lines)
 
 
-def _head_step(item: Item) -> Line:
-    facts = item.facts
-    kind, name = (
-        formatting.single_line(facts["type"], 20),
-        formatting.single_line(facts["name"], 60),
-    )
-    style = {"ok": "log", "open": "open"}.get(facts["status"], "error")
-    return "  ".join([f"{kind} {name} {item.span}", *_format_end(facts)]), style
-
-
-def _head_state(item: Item) -> Line:
-    index = item.facts["index"]
-    number = "" if index is None else f" #{index}"
-    return f"state {item.span}{number}  {formatting.single_line(item.facts['name'], 60)}", "log"
-
-
-def _head_log(item: Item) -> Line:
-    facts = item.facts
-    level = formatting.single_line(facts["level"], 10)
-    message = formatting.single_line(facts["text"].text, 160)
-    label = formatting.single_line(facts["label"], 200)
-    style = {"error": "error", "warn": "warn"}.get(facts["level"], "log")
-    return f"{level}: {message}  {label}".rstrip(), style
-
-
-def _head_error(item: Item) -> Line:
-    return "ended", "stamp"
-
-
-_HEADS = {
-    "message": _head_message,
-    "call": _head_call,
-    "tool": _head_tool,
-    "step": _head_step,
-    "state": _head_state,
-    "log": _head_log,
-    "error": _head_error,
-}
-
-
-def _format_end(facts: dict[str, Any]) -> list[str]:
-    status = formatting.single_line(facts["status"], 20)
-    took = facts["duration_us"]
-    spent = f" after {formatting.duration(took * 1000)}" if took is not None else ""
-    error = f": {formatting.single_line(facts['error'], 160)}" if facts["error"] else ""
-    return [f"{status}{spent}{error}"]
+def _format_segments(evidence: Evidence) -> dict[int, str]:
+    """Return the recorded contributors of prompts with their bytes, by step, where they change."""
+    found: dict[int, str] = {}
+    latest: dict[int, str] = {}
+    for step in evidence.once(build_trajectory).steps:
+        assembly = evidence.assembly(step.span) if step.span is not None else None
+        if assembly is None:
+            continue
+        sizes = Counter[str]()
+        for segment in parse_segments(evidence.output(assembly)):
+            sizes[segment.contributor] += segment.length
+        parts = [f"{formatting.single_line(name, 40)}({size})" for name, size in sizes.items()]
+        if len(parts) > SEGMENTS_SHOWN:
+            rest = formatting.pluralize(len(parts) - SEGMENTS_SHOWN, "more part")
+            parts = [*parts[:SEGMENTS_SHOWN], rest]
+        text = " · ".join(parts)
+        if text != latest.get(step.conversation):
+            found[step.number] = latest[step.conversation] = text
+    return found

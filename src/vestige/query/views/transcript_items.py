@@ -1,39 +1,35 @@
-"""Items of a run's chat: messages to a model, its answers, tool calls with their results.
+"""Items of a run's transcript: messages, model answers, tool calls, logs, in reading order.
 
-A model call yields the messages that are new since the previous request, then its answer, then
-each tool call with its result. A tool call with a span of its own is an item at that span.
-Items inside a tool or a sub-agent are one level deeper.
+A flat list of a trajectory: each step yields the messages that are new in its input, then its
+answer, then each action with its result. Items of a sub-agent are one level deeper.
 
     for item in Items(evidence).walk(after="s7.2"): item.data()
 
-Elsewhere: new messages of a request in query/message_history.py; rendering in
-query/views/transcript.py.
+Elsewhere: the trajectory in query/trajectory; its text in query/views/transcript.py.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vestige.errors import UsageError
-from vestige.limits import TRANSCRIPT_TEXT_MAX
-from vestige.providers.models import Message, ToolCall
+from vestige.limits import TRANSCRIPT_CODE_MAX, TRANSCRIPT_TEXT_MAX
 from vestige.query import formatting
-from vestige.query.checks.requested_calls import get_call_id, get_tool_name
 from vestige.query.evidence import Evidence
-from vestige.query.message_history import Histories
-from vestige.query.views.timeline import format_attributes, is_stamp, tree_of
-from vestige.record.prompt_segments import SPAN_TYPE as ASSEMBLY
-from vestige.record.run import BodyRef, LogInfo, Node, SpanInfo, time_ns
+from vestige.query.trajectory import Action, Step, build_trajectory
+from vestige.query.trajectory import Item as Content
+from vestige.query.trajectory.actions import body_item, error_text
+from vestige.query.trajectory.file_edits import find_edits
+from vestige.query.views.timeline import format_attributes, is_stamp
+from vestige.record.run import LogInfo, SpanInfo
 
 ERROR_SHOWN = 160
 """Characters of a log record's exception."""
 
 Kind = Literal["message", "call", "tool", "step", "state", "log", "error"]
-_SKIPPED_TYPES = (ASSEMBLY, "process", "run")
-"""Types of spans that are not items themselves; their children are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +42,22 @@ class Text:
     span: str | None = None
     which: Literal["input", "output"] | None = None
     """The body of `span` that has the full text."""
+    repeats: tuple[tuple[int, int, int], ...] = ()
+    """Begin, end and step of each passage that another step shows."""
 
     def data(self) -> dict[str, Any]:
         body = None if self.which is None else {"span": self.span, "which": self.which}
-        return {"text": self.text, "size_bytes": self.size_bytes, "cut": self.cut, "body": body}
+        data: dict[str, Any] = {
+            "text": self.text,
+            "size_bytes": self.size_bytes,
+            "cut": self.cut,
+            "body": body,
+        }
+        if self.repeats:
+            data["repeats"] = [
+                {"begin": begin, "end": end, "step": step} for begin, end, step in self.repeats
+            ]
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class Item:
     at_us: int
     depth: int
     span: str | None
+    step: int | None
     facts: dict[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
@@ -75,6 +84,7 @@ class Item:
             "kind": self.kind,
             "cursor": self.cursor,
             "span": self.span,
+            "step": self.step,
             "at_us": self.at_us,
             "depth": self.depth,
             **facts,
@@ -86,123 +96,264 @@ class Items:
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
+        self.trajectory = evidence.once(build_trajectory)
         self.base_ns = evidence.run.info.started_ns
-        self.histories = Histories(evidence)
-        self._unread_nodes = self._walk_tree()
-        self._nodes: list[tuple[Node, int, bool]] = []
-        self._index_of: dict[str, int] = {}
+        self._short = evidence.short_ids
+        self._states = self._assign_states()
+        self._items = [*self._all_items()]
+        self._index_of = {item.cursor: index for index, item in enumerate(self._items)}
 
     def walk(self, after: str | None = None) -> Iterator[Item]:
         """Yield the items, from the start or after a cursor or a span's short id."""
+        begin = 0 if after is None else self._find(after.strip()) + 1
+        yield from self._items[begin:]
+
+    def _find(self, after: str) -> int:
+        if after in self._index_of:
+            return self._index_of[after]
+        found = [index for index, item in enumerate(self._items) if item.span == after]
+        if found:
+            return found[-1]
+        span = next((s for s in self.evidence.run.spans if s.short_id == after), None)
+        if span is not None:  # a span without items of its own: continue at its time
+            at_us = (span.started_ns - self.base_ns) // 1000
+            number = self.trajectory.by_span.get(span.id)
+            inside = [i for i, item in enumerate(self._items) if item.step == number]
+            if number is not None and inside:
+                return inside[-1]
+            return bisect_right([item.at_us for item in self._items], at_us) - 1
         run = self.evidence.run.info.short_id
-        name, last_item = _parse_cursor(after, run)
-        begin = 0
-        if name is not None:
-            index = self._find_node(name)
-            if index is None:
-                raise UsageError(
-                    f"after {formatting.single_line(after or '', 40)!r}: not a position in {run}"
-                    " (expected `cursor` or `next` of an answer, or a span of the run)."
-                )
-            if last_item is not None:
-                yield from self._items_of(*self._nodes[index], begin=last_item + 1)
-            begin = index + 1
-        for node in self._nodes_from(begin):
-            yield from self._items_of(*node)
+        raise UsageError(
+            f"after {formatting.single_line(after, 40)!r}: not a position in {run}"
+            " (expected `cursor` or `next` of an answer, or a span of the run)."
+        )
 
-    def _items_of(
-        self, node: Node, depth: int, has_children: bool, begin: int = 0
+    # --- order ------------------------------------------------------------------------------------
+
+    def _assign_states(self) -> dict[int, list[SpanInfo]]:
+        """Return the snapshots and states by the step during which they were taken."""
+        steps = sorted(self.trajectory.steps, key=lambda step: step.started_ns)
+        starts = [step.started_ns for step in steps]
+        found: dict[int, list[SpanInfo]] = {}
+        own = {step.span.id for step in steps if step.span is not None}
+        for span in self.evidence.of_type("snapshot", "state"):
+            if span.id not in own:
+                at = bisect_right(starts, span.started_ns) - 1
+                number = steps[max(0, at)].number if steps else 0
+                found.setdefault(number, []).append(span)
+        return found
+
+    def _all_items(self) -> Iterator[Item]:
+        if not self.trajectory.steps:
+            extras: list[SpanInfo | LogInfo] = [*self._states.get(0, ()), *self.evidence.run.logs]
+            yield from self._extra_items(sorted(extras, key=_time_ns), None)
+        for step in self.trajectory.steps:
+            yield from self._step_items(step)
+        yield from self._end_items()
+
+    def _step_items(self, step: Step) -> Iterator[Item]:
+        """Yield a step's items; logs and states come between its actions, in order of time."""
+        counts = _Counter(self._number_of(step))
+        at_us = self._us(step.started_ns)
+        extras: list[SpanInfo | LogInfo] = [*step.logs, *self._states.get(step.number, ())]
+        extras.sort(key=_time_ns)
+        for group in _messages(step.new_input):
+            facts = self._message_facts(group)
+            kind: Kind = "tool" if group[0].kind == "tool_result" else "message"
+            yield self._item(kind, counts, at_us, step, group[0].span_id, facts)
+        if self._has_call(step):
+            yield self._item("call", counts, at_us, step, None, self._call_facts(step))
+        elif step.span is not None and not step.actions:
+            yield self._plain_item(step, step.span, counts)
+        for action in step.actions:
+            begun = action.started_ns
+            while extras and begun is not None and _time_ns(extras[0]) < begun:
+                yield from self._extra_items([extras.pop(0)], step, counts)
+            at = at_us if begun is None else self._us(begun)
+            span_id = action.span_id or (step.span.id if step.span is not None else None)
+            depth = step.depth + (1 if action.span_id else 0)
+            facts = self._action_facts(step, action)
+            yield self._item("tool", counts, at, step, span_id, facts, depth)
+        yield from self._extra_items(extras, step, counts)
+
+    def _number_of(self, step: Step) -> str:
+        if step.span is None:
+            return f"step{step.number}"
+        return f"s{step.span.short_id.rpartition('.s')[2]}"
+
+    def _has_call(self, step: Step) -> bool:
+        return step.span is not None and step.span.type == "llm"
+
+    def _item(
+        self,
+        kind: Kind,
+        counts: _Counter,
+        at_us: int,
+        step: Step,
+        span_id: str | None,
+        facts: dict[str, Any],
+        depth: int | None = None,
+    ) -> Item:
+        if span_id is None and step.span is not None:
+            span_id = step.span.id
+        span = self._short.get(span_id or "")
+        shown = step.depth if depth is None else depth
+        return Item(kind, counts.next(), at_us, shown, span, step.number, facts)
+
+    def _plain_item(self, step: Step, span: SpanInfo, counts: _Counter) -> Item:
+        if span.type in ("snapshot", "state"):
+            facts = self._state_facts(span)
+            return self._item("state", counts, self._us(span.started_ns), step, span.id, facts)
+        facts = {
+            "type": span.type,
+            "name": span.name,
+            "component": span.component,
+            "status": span.status or "open",
+            "duration_us": _us(span.duration_ns),
+            "label": " ".join(format_attributes(span.attributes)),
+            "error": error_text(span),
+            "children": bool(self.evidence.children.get(span.id)),
+            "text": self._join(step.answer, TRANSCRIPT_TEXT_MAX),
+        }
+        return self._item("step", counts, self._us(span.started_ns), step, span.id, facts)
+
+    def _extra_items(
+        self, extras: list[SpanInfo | LogInfo], step: Step | None, counts: _Counter | None = None
     ) -> Iterator[Item]:
-        name = _cursor_name(node)
-        at_ns = time_ns(node)
-        if isinstance(node, SpanInfo) and node.type == "run":
-            at_ns += node.duration_ns or 0  # its item reports how it ended
-        span = self._short_id(node.span_id) if isinstance(node, LogInfo) else node.short_id
-        for number, (kind, facts) in enumerate(self._facts(node, has_children)):
-            if number >= begin:
-                at_us = (at_ns - self.base_ns) // 1000
-                yield Item(kind, f"{name}.{number}", at_us, depth, span, facts)
-
-    def _short_id(self, span_id: str | None) -> str | None:
-        span = self.evidence.spans.get(span_id or "")
-        return None if span is None else span.short_id
-
-    def _nodes_from(self, at: int) -> Iterator[tuple[Node, int, bool]]:
-        """Yield nodes from an index on; the tree is walked lazily, and only once."""
-        while True:
-            if at == len(self._nodes):
-                node = next(self._unread_nodes, None)
-                if node is None:
-                    return
-                self._index_of.setdefault(_cursor_name(node[0]), at)
-                self._nodes.append(node)
-            yield self._nodes[at]
-            at += 1
-
-    def _find_node(self, name: str) -> int | None:
-        """Return the index of the node with this cursor name."""
-        if name not in self._index_of:
-            for _ in self._nodes_from(len(self._nodes)):
-                if name in self._index_of:
-                    break
-        return self._index_of.get(name)
-
-    def _walk_tree(self) -> Iterator[tuple[Node, int, bool]]:
-        """Yield (node, depth, has children) in tree order.
-
-        Skipped spans add no depth, and a run comes after its children.
-        """
-        children, roots = tree_of(self.evidence.run)
-        stack: list[tuple[Node, int, bool]] = [(node, 0, False) for node in reversed(roots)]
-        while stack:
-            node, depth, at_end = stack.pop()
-            if isinstance(node, LogInfo) or at_end:
-                yield node, depth, False
-                continue
-            below = children.get(node.id, [])
-            inner = depth if self._is_skipped(node) else depth + 1
-            if node.type == "run":
-                stack.append((node, depth, True))
+        for extra in extras:
+            kind: Kind
+            if isinstance(extra, SpanInfo):
+                kind, facts, span = "state", self._state_facts(extra), extra.short_id
+                cursor = f"s{extra.short_id.rpartition('.s')[2]}.0"
             else:
-                yield node, depth, bool(below)
-            stack.extend((child, inner, False) for child in reversed(below))
+                kind, facts = self._log_facts(extra)
+                span = self._short.get(extra.span_id or "") or ""
+                cursor = f"l{extra.seq}-{extra.writer}.0"
+            number = None if step is None else step.number
+            depth = 0 if step is None else step.depth + 1
+            at_us = self._us(_time_ns(extra))
+            yield Item(kind, cursor, at_us, depth, span or None, number, facts)
 
-    def _is_skipped(self, span: SpanInfo) -> bool:
-        if span.type in _SKIPPED_TYPES:
-            return True
-        return span.type == "llm" and not self.histories.is_call(span)
+    def _end_items(self) -> Iterator[Item]:
+        """Yield an error item for a run that failed."""
+        for span in self.evidence.of_type("run"):
+            if span.parent_id in self.evidence.spans or span.status in ("ok", None):
+                continue
+            text = error_text(span)
+            if text is None or text == span.status:
+                text = f"the run ended with status {span.status}"
+            kind = span.attributes.get("error.type")
+            facts = {"text": _plain(text), "type": kind if isinstance(kind, str) else None}
+            at_us = self._us(span.started_ns + (span.duration_ns or 0))
+            cursor = f"s{span.short_id.rpartition('.s')[2]}.end"
+            yield Item("error", cursor, at_us, 0, span.short_id, None, facts)
 
-    # --- facts of each kind of node ---------------------------------------------------------------
+    # --- facts ------------------------------------------------------------------------------------
 
-    def _facts(self, node: Node, has_children: bool) -> Iterator[tuple[Kind, dict[str, Any]]]:
-        if isinstance(node, LogInfo):
-            yield self._log_facts(node)
-        elif self._is_skipped(node):
-            yield from self._failure_facts(node)
-        elif node.type == "llm":
-            yield from self._call_facts(node)
-        elif node.type == "tool":
-            yield "tool", self._tool_facts(node)
-        elif node.type in ("snapshot", "state"):
-            yield "state", self._state_facts(node)
-        else:
-            yield (
-                "step",
+    def _message_facts(self, group: list[Content]) -> dict[str, Any]:
+        content = group[0]
+        if content.kind == "tool_result":
+            return {
+                "name": content.name,
+                "call_id": content.call_id,
+                "asked_by": None,
+                "status": "answered",
+                "duration_us": None,
+                "arguments": None,
+                "result": self._text(content),
+                "is_error": content.is_error,
+                "error": None,
+            }
+        calls = [
+            {
+                "id": each.call_id,
+                "name": each.name,
+                "arguments": self._text(each),
+                "span": None,
+            }
+            for each in group
+            if each.kind == "tool_call"
+        ]
+        is_call = content.kind == "tool_call"
+        role = "input" if content.message_index is None and content.role == "user" else content.role
+        return {
+            "role": role,
+            "part": "text" if is_call else content.kind,
+            "text": _plain("") if is_call else self._text(content),
+            "calls": calls,
+        }
+
+    def _call_facts(self, step: Step) -> dict[str, Any]:
+        span = step.span
+        assert span is not None
+        attributes = span.attributes
+        calls = [item for item in step.answer if item.kind == "tool_call"]
+        written = [item for item in step.answer if item.kind not in ("tool_call", "thinking")]
+        thinking = [item for item in step.answer if item.kind == "thinking"]
+        return {
+            "name": span.name,
+            "agent": step.agent,
+            "conversation": step.conversation,
+            "headline": step.headline,
+            "model": _attribute(attributes, "model") or step.model,
+            "status": step.status,
+            "duration_us": _us(span.duration_ns),
+            "input_tokens": attributes.get("input_tokens"),
+            "output_tokens": attributes.get("output_tokens"),
+            "cache_read": attributes.get("cache_read_tokens"),
+            "cache_write": attributes.get("cache_write_tokens"),
+            "messages": step.repeated + len({id(item) for item in step.new_input}),
+            "repeated": step.repeated,
+            "text": self._join(written, TRANSCRIPT_CODE_MAX) or _plain(""),
+            "thinking": self._join(thinking, TRANSCRIPT_TEXT_MAX),
+            "calls": self._calls_data(step, calls),
+            "finish_reason": _attribute(attributes, "finish_reason") or step.finish_reason,
+            "error": step.error,
+        }
+
+    def _calls_data(self, step: Step, calls: list[Content]) -> list[dict[str, Any]]:
+        """Return the tool calls of an answer, each with the span that executed it."""
+        found: list[dict[str, Any]] = []
+        free = list(step.actions)
+        for content in calls:
+            action = next((each for each in free if _is_action_of(each, content)), None)
+            if action is not None:
+                free.remove(action)
+            span_id = None if action is None else action.span_id
+            found.append(
                 {
-                    "type": node.type,
-                    "name": node.name,
-                    "component": node.component,
-                    "status": node.status or "open",
-                    "duration_us": _us(node.duration_ns),
-                    "label": " ".join(format_attributes(node.attributes)),
-                    "error": _error(node),
-                    "children": has_children,
-                },
+                    "id": content.call_id,
+                    "name": content.name,
+                    "arguments": self._text(content),
+                    "span": self._short.get(span_id or ""),
+                }
             )
+        return found
+
+    def _action_facts(self, step: Step, action: Action) -> dict[str, Any]:
+        status = action.status
+        if action.span_id is None and not action.error:
+            status = "unanswered" if action.result is None else "answered"
+        asked_by = step.span.short_id if self._has_call(step) and step.span else None
+        is_code = action.kind == "code"
+        return {
+            "name": action.name,
+            "action": action.kind,
+            "call_id": action.call_id,
+            "asked_by": asked_by,
+            "status": status,
+            "duration_us": _us(action.duration_ns),
+            "arguments": None if is_code or not action.arguments else self._text(action.arguments),
+            "result": None if action.result is None else self._text(action.result),
+            "is_error": action.is_failed,
+            "error": action.error,
+            "steps": action.steps,
+            "edits": _edits_data(action),
+        }
 
     def _log_facts(self, log: LogInfo) -> tuple[Kind, dict[str, Any]]:
         if is_stamp(log):
-            return "error", {"text": _truncate(log.message), "type": None}
+            return "error", {"text": _plain(log.message), "type": None}
         label = format_attributes(log.attributes)
         kind = log.attributes.get("error.type")
         if kind:
@@ -211,187 +362,102 @@ class Items:
         return "log", {
             "level": log.level,
             "component": log.component,
-            "text": _truncate(log.message),
+            "text": _plain(log.message),
             "label": " ".join(label),
-        }
-
-    def _failure_facts(self, span: SpanInfo) -> Iterator[tuple[Kind, dict[str, Any]]]:
-        """Yield an error item for a run that failed."""
-        if span.type == "run" and span.status not in ("ok", None):
-            text = _error(span) or f"the run ended with status {span.status}"
-            kind = span.attributes.get("error.type")
-            error_type = kind if isinstance(kind, str) else None
-            yield "error", {"text": _truncate(text), "type": error_type}
-
-    def _call_facts(self, span: SpanInfo) -> Iterator[tuple[Kind, dict[str, Any]]]:
-        history = self.histories.new_in(span)
-        if history is not None:
-            for message in history.messages:
-                yield from self._message_facts(span, message)
-        elif span.input is not None:
-            yield "message", {"role": "input", "text": self._body(span, "input"), "calls": []}
-        response = self.histories.response(span)
-        attributes = span.attributes
-        text = (
-            self._body(span, "output")
-            if response is None
-            else _truncate(response.text, span.short_id, "output")
-        )
-        # Calls of the same name that have no id are distinguished by their order alone.
-        same_name: Counter[str] = Counter()
-        calls: list[tuple[ToolCall, int, SpanInfo | None]] = []
-        for call in response.calls if response is not None else ():
-            nth = same_name[call.name]
-            calls.append((call, nth, self.histories.execution(span, call, nth)))
-            same_name[call.name] += 1
-        yield (
-            "call",
-            {
-                "name": span.name,
-                "model": _text(attributes, "model") or (response.model if response else None),
-                "status": span.status or "open",
-                "duration_us": _us(span.duration_ns),
-                **{
-                    name.removesuffix("_tokens")
-                    if name.startswith("cache")
-                    else name: attributes.get(name)
-                    for name in _TOKENS
-                },
-                "messages": None if history is None else history.total,
-                "repeated": None if history is None else history.repeated,
-                "text": text,
-                "calls": [_tool_call_data(call, tool) for call, _, tool in calls],
-                "finish_reason": _text(attributes, "finish_reason")
-                or (response.finish_reason if response else None),
-                "error": _error(span) or (response.error if response else None),
-            },
-        )
-        for call, nth, tool in calls:
-            if tool is None:
-                yield "tool", self._unrecorded_tool(span, call, nth, same_name[call.name])
-
-    def _message_facts(
-        self, span: SpanInfo, message: Message
-    ) -> Iterator[tuple[Kind, dict[str, Any]]]:
-        calls = [_tool_call_data(call, None) for call in message.calls]
-        if message.text or calls or not message.results:
-            text = _truncate(message.text, span.short_id, "input")
-            yield "message", {"role": message.role, "text": text, "calls": calls}
-        for result in message.results:
-            executed = self.histories.was_executed(result.call_id)
-            if executed or self.histories.was_requested_nearby(span, result.call_id):
-                continue  # the item of its call shows the result
-            yield (
-                "tool",
-                {
-                    "name": None,
-                    "call_id": result.call_id,
-                    "asked_by": None,
-                    "status": "answered",
-                    "duration_us": None,
-                    "arguments": None,
-                    "result": _truncate(result.text, span.short_id, "input"),
-                    "is_error": result.is_error,
-                    "error": None,
-                },
-            )
-
-    # --- tools and states ---------------------------------------------------------------------------
-
-    def _tool_facts(self, span: SpanInfo) -> dict[str, Any]:
-        request = self.histories.find_requester(span)
-        arguments = self._body(span, "input")
-        if arguments is None and request is not None:
-            arguments = _truncate(request[1].arguments, request[0].short_id, "output")
-        result = self._body(span, "output")
-        if result is None and request is not None and span.status == "ok":
-            found = self.histories.result_of(*request)
-            result = None if found is None else _truncate(found.text)
-        return {
-            "name": get_tool_name(span),
-            "call_id": get_call_id(span),
-            "asked_by": None if request is None else request[0].short_id,
-            "status": span.status or "open",
-            "duration_us": _us(span.duration_ns),
-            "arguments": arguments,
-            "result": result,
-            "is_error": span.status not in ("ok", None),
-            "error": _error(span),
-        }
-
-    def _unrecorded_tool(
-        self, span: SpanInfo, call: ToolCall, nth: int, same_name: int
-    ) -> dict[str, Any]:
-        """Describe a tool call without a span.
-
-        Its arguments come from the model's answer, its result from a later request.
-        """
-        result = self.histories.result_of(span, call, nth, same_name)
-        return {
-            "name": call.name,
-            "call_id": call.id,
-            "asked_by": span.short_id,
-            "status": "unanswered" if result is None else "answered",
-            "duration_us": None,
-            "arguments": _truncate(call.arguments, span.short_id, "output"),
-            "result": None if result is None else _truncate(result.text),
-            "is_error": result is not None and result.is_error,
-            "error": None,
         }
 
     def _state_facts(self, span: SpanInfo) -> dict[str, Any]:
         index = span.attributes.get("index")
+        text: Text | None
         if span.type == "snapshot":
             counts = [
                 f"{span.attributes[key]} {noun}" for key, noun in _COUNTS if key in span.attributes
             ]
-            text: Text | None = _truncate(", ".join(counts), span.short_id, "output")
+            text = _plain(", ".join(counts), span.short_id, "output")
         else:
-            text = self._body(span, "input") or self._body(span, "output")
+            body = body_item(self.evidence, span, "input", "tool")
+            body = body or body_item(self.evidence, span, "output", "tool")
+            text = None if body is None else self._text(body)
         return {
             "name": span.name,
             "index": index if isinstance(index, int) else None,
             "status": span.status or "open",
             "text": text,
-            "error": _error(span),
+            "error": error_text(span),
         }
 
-    def _body(self, span: SpanInfo, which: Literal["input", "output"]) -> Text | None:
-        """Return the span's input or output; None if it has none."""
-        ref: BodyRef | None = span.input if which == "input" else span.output
-        if ref is None:
+    def _text(self, content: Content, length: int = TRANSCRIPT_TEXT_MAX) -> Text:
+        shown = content.text[:length]
+        cut = content.truncated or len(shown) < len(content.text)
+        repeats = tuple(
+            (each.begin, min(each.end, len(shown)), each.step)
+            for each in content.repeats
+            if each.begin < len(shown)
+        )
+        span = self._short.get(content.span_id)
+        return Text(shown, content.size_bytes, cut, span, content.side, repeats)
+
+    def _join(self, contents: list[Content], length: int) -> Text | None:
+        """Return the parts of an answer as one text, with fences around code."""
+        if not contents:
             return None
-        text = self.evidence.input(span) if which == "input" else self.evidence.output(span)
-        if text is None:
-            return Text(f"({ref.cut or 'no longer in the store'})", ref.size_bytes, True)
-        shown = text[:TRANSCRIPT_TEXT_MAX]
-        return Text(shown, ref.size_bytes, len(shown) < len(text), span.short_id, which)
+        if len(contents) == 1 and contents[0].kind != "code":
+            return self._text(contents[0], length)
+        parts = [
+            f"```{item.name or ''}\n{item.text}\n```" if item.kind == "code" else item.text
+            for item in contents
+        ]
+        text = "\n".join(parts)
+        first = contents[0]
+        size = sum(item.size_bytes for item in contents)
+        cut = len(text) > length or any(item.truncated for item in contents)
+        return Text(text[:length], size, cut, self._short.get(first.span_id), first.side)
+
+    def _us(self, ns: int) -> int:
+        return (ns - self.base_ns) // 1000
 
 
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _COUNTS = (("slice_count", "slices"), ("item_count", "items"))
 
 
-def _cursor_name(node: Node) -> str:
-    """Name a node in a cursor; the name does not change when a run grows."""
-    if isinstance(node, LogInfo):
-        return f"l{node.seq}-{node.writer}"
-    return f"s{node.short_id.rpartition('.s')[2]}"
+class _Counter:
+    """Cursors of one step's items: `s7.0`, `s7.1`, ..."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._count = name, -1
+
+    def next(self) -> str:
+        self._count += 1
+        return f"{self._name}.{self._count}"
 
 
-def _parse_cursor(text: str | None, run: str) -> tuple[str | None, int | None]:
-    """Return a node's name and the number of its last item shown, or None for all items."""
-    if text is None:
-        return None, None
-    head, _, tail = text.strip().rpartition(".")
-    if head == run:  # a span's short id: continue after that span
-        return tail, None
-    if not tail.isdecimal() or len(tail) > 9:
-        return text, None
-    return head, int(tail)
+def _messages(contents: list[Content]) -> Iterator[list[Content]]:
+    """Yield each content with the tool calls of the same message after it."""
+    group: list[Content] = []
+    for content in contents:
+        same = group and (group[0].span_id, group[0].message_index) == (
+            content.span_id,
+            content.message_index,
+        )
+        if same and content.kind == "tool_call" and group[0].kind != "tool_result":
+            group.append(content)
+            continue
+        if group:
+            yield group
+        group = [content]
+    if group:
+        yield group
 
 
-def _truncate(
+def _is_action_of(action: Action, content: Content) -> bool:
+    if content.call_id is not None and action.call_id is not None:
+        return content.call_id == action.call_id
+    return action.arguments is content or (
+        action.span_id is not None and action.name == content.name
+    )
+
+
+def _plain(
     text: str, span: str | None = None, which: Literal["input", "output"] | None = None
 ) -> Text:
     shown = text[:TRANSCRIPT_TEXT_MAX]
@@ -399,27 +465,20 @@ def _truncate(
     return Text(shown, size, len(shown) < len(text), span if which else None, which)
 
 
-def _tool_call_data(call: ToolCall, tool: SpanInfo | None) -> dict[str, Any]:
-    return {
-        "id": call.id,
-        "name": call.name,
-        "arguments": _truncate(call.arguments),
-        "span": None if tool is None else tool.short_id,
-    }
-
-
-def _error(span: SpanInfo) -> str | None:
-    if span.status in ("ok", None):
-        return None
-    kind, message = (span.attributes.get(f"error.{part}") for part in ("type", "message"))
-    return ": ".join(str(part)[:1_000] for part in (kind, message) if part) or None
-
-
-def _text(attributes: dict[str, Any], name: str) -> str | None:
+def _attribute(attributes: dict[str, Any], name: str) -> str | None:
     """Return an attribute as text: programs may store any type of value."""
     value = attributes.get(name)
     return None if value is None else str(value)
 
 
+def _time_ns(extra: SpanInfo | LogInfo) -> int:
+    return extra.started_ns if isinstance(extra, SpanInfo) else extra.time_ns
+
+
 def _us(ns: int | None) -> int | None:
     return None if ns is None else ns // 1000
+
+
+def _edits_data(action: Action) -> list[dict[str, Any]]:
+    arguments = action.arguments.text if action.arguments is not None else ""
+    return [edit.data() for edit in find_edits(action.name, arguments, action.file_diff)]

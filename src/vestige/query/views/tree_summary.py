@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vestige.query import formatting
+from vestige.record.types import MODEL_CALL_TYPES
 
 GROUPS_MAX = 2_000
 """Groups that are distinguished; names that contain ids make a group of every span."""
@@ -120,6 +121,6 @@ def _add_span(
     group.failed += status not in ("ok", "")
     group.unfinished += not status
     group.duration_us += spans["duration_us"][at] or 0
-    if group.type == "llm":
+    if group.type in MODEL_CALL_TYPES:
         group.input_tokens += max(0, spans["input_tokens"][at])
         group.output_tokens += max(0, spans["output_tokens"][at])

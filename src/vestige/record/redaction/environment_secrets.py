@@ -1,9 +1,9 @@
-"""Secrets that a process was started with: values of environment variables whose names say so.
+"""Find secrets in the environment: values of variables that have a secret's name.
 
     redactor.add_secrets(secrets_in_environment(os.environ))
 
-A value is learned only if masking it everywhere does no harm: numbers, booleans, paths, URLs and plain
-words stand in many texts that are not about it. Of a URL, its password is learned.
+A value is used only if masking it everywhere does no harm: numbers, booleans, paths, URLs and
+plain words are in many other texts. From a URL, the password is used.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ LEARNED_MIN = 8
 """Characters."""
 
 _PLAIN_MIN = 20
-"""Characters from which letters alone are a secret: no word is so long."""
+"""Characters from which plain letters are a secret: words are shorter."""
 
 
 def secrets_in_environment(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values to mask wherever they occur, each once."""
+    """Return the values to mask wherever they occur, without duplicates."""
     return tuple(dict.fromkeys(_find_secrets(environ)))
 
 
@@ -35,7 +35,7 @@ def _find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
             for line in value.splitlines():
                 yield from _worth_learning(line.strip())
         elif (word := doubtful_word(name)) is not None:
-            from vestige.record.redaction.key_value_secrets import is_doubtful_secret
+            from vestige.record.redaction.keyed.key_context import is_doubtful_secret
 
             if is_doubtful_secret(word, value):
                 yield from _worth_learning(value)
@@ -65,7 +65,7 @@ def _is_secret(value: str) -> bool:
 
 
 def _password(url: str) -> str:
-    """The password of a URL, as it is when decoded."""
+    """Return the decoded password of a URL."""
     authority = url.partition("://")[2].partition("/")[0]
     credentials, at, _ = authority.rpartition("@")
     password = credentials.partition(":")[2] if at else ""

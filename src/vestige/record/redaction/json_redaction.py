@@ -1,27 +1,26 @@
-r"""Redact a JSON document as what it is: strings change, keys and structure never do.
+r"""Redact a JSON document: strings change, the structure never does.
 
     redact_json('{"workflow": "refresh-token", "status": "done"}', redactor, counts)   # unchanged
 
-Each string is judged by itself and by its own key, so a value that looks like a header's name
-cannot reach the next key, and a quote that closes a string is never taken for one that opens another.
-A string that holds JSON is redacted by the same rules, at any depth. What is not changed stays byte
-for byte, white space and all.
+Each string is judged by itself and by its key, so a value that looks like a header's name does
+not affect the next key, and a closing quote is never mistaken for an opening one. A string that
+contains JSON is redacted by the same rules, at any depth. Everything else stays unchanged,
+including white space.
 
-A key is masked only if it is itself a secret: by its shape, or because its value was registered.
+A key is masked only if it is itself a secret, by its shape or because it was registered.
 
-Elsewhere: texts that are no JSON, or only torn pieces of it, in record/redaction/key_value_secrets.py.
+Other texts, and fragments of JSON, are handled in key_value_secrets.py.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from vestige._runtime.regular_expressions import re
+from vestige._runtime.structs import msgspec
 from vestige.limits import SECRET_LENGTH_MAX
-from vestige.record.redaction.key_value_secrets import (
+from vestige.record.redaction.keyed.key_context import (
     CONTAINERS,
     DESCRIBING,
     is_doubtful_secret,
@@ -31,32 +30,39 @@ from vestige.record.redaction.key_value_secrets import (
 )
 from vestige.record.redaction.masking import MARK, doubtful_word, mask, masks_numbers
 from vestige.record.redaction.secret_patterns import is_basic
-from vestige.record.redaction.secret_values import WEAK, WORD, grade, is_placeholder
+from vestige.record.redaction.secret_values import STRONG, WEAK, WORD, grade, is_placeholder
 
 if TYPE_CHECKING:
-    from vestige.record.redaction.redactor import Counts, Redactor
+    from vestige.record.redaction.redactor import Redactor
+    from vestige.record.redaction.secret_search import Counts
 
 _TOKEN: Final = re.compile(
-    r'"(?P<string>[^"\\]*+(?:\\.[^"\\]*+)*+)"(?P<colon>\s*+:)?|(?P<open>[\[{])|(?P<close>[\]}])|(?P<scalar>[^\s",:\[\]{}]+)',
+    r'"(?P<string>[^"\\]*+(?:\\.[^"\\]*+)*+)"(?P<colon>\s*+:)?|(?P<open>[\[{])|(?P<close>[\]}])|'
+    r'(?P<scalar>[^\s",:\[\]{}]+)',
     re.DOTALL,
 )
 _TOKENS: Final = re.compile(
     r'(?:[\s,:\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|[-+.0-9eE]++|true|false|null)*+', re.DOTALL
 )
 _BEGINS: Final = re.compile(r'\s*+(?:\{\s*+["}]|\[\s*+(?:["\[\]{0-9-]|true|false|null))')
-_OPEN_KEY: Final = re.compile(r'"(?:[^"\\]|\\.){0,256}+"\s*+:\s*+\Z', re.DOTALL)
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+# A key without its value, or a string that may still become a key, with the key before it.
+_SHORT: Final = r'(?<!\\)"(?:[^"\\]|\\.){0,256}+"\s*+'
+_OPEN_ENTRY: Final = re.compile(rf"(?:{_SHORT}:\s*+)?{_SHORT}(?::\s*+)?\Z", re.DOTALL)
+_DEPTH_MAX: Final = 1000
+_PAIRED_LEVELS: Final = 4
 _WORD_MAX: Final = 5
 _NAMES: Final = ("name", "key", "header", "field", "id", "variable")
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def begins_json(text: str) -> bool:
-    """Whether a text begins as an object or an array does."""
+    """Return whether a text begins like an object or an array."""
     return _BEGINS.match(text) is not None
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is one whole object or array."""
+    """Return whether a text is one complete object or array."""
     if not begins_json(text):
         return False
     try:
@@ -66,16 +72,20 @@ def is_json(text: str) -> bool:
     return True
 
 
-def last_gap(text: str) -> int:
-    """The last place in the beginning of a document that is outside strings, and not between a key
-    and its value. Zero: one string goes on to the end. Below zero: this is not JSON."""
+def last_gap(text: str, *, is_last: bool = False) -> int:
+    """Return the last offset of a partial document that is between two tokens.
+
+    It is not inside a string, and not between a key and its value. Zero: one string continues to
+    the end. Below zero: the text is not JSON. `is_last`: nothing follows the text."""
     found = _TOKENS.match(text)
     end = found.end() if found else 0
     if not text.startswith('"', end) and len(text) - end > _WORD_MAX:
         return -1
-    if key := _OPEN_KEY.search(text, max(0, end - 600), end):
-        end = key.start()
-    # A number or word may go on after the end.
+    if is_last and end == len(text):
+        return end
+    if entry := _OPEN_ENTRY.search(text, max(0, end - 1200), end):
+        end = entry.start()
+    # A number or word may continue after the end.
     while end and text[end - 1] not in ',[]{}" \t\n\r':
         end -= 1
     return end
@@ -89,19 +99,19 @@ class _Frame:
     def __init__(self, is_list: bool, word: str | None) -> None:
         self.is_list = is_list
         self.word = word
-        """Of the secret's key that this container is under, itself or further out."""
+        """The secret's word in the key of this container, or of one around it."""
         self.key = ""
         self.previous = ""
-        """The string before, in a list."""
+        """The previous string, in a list."""
         self.item = 0
         self.named: str | None = None
-        """The value of `name`, in an object that names and holds something."""
+        """The value of `name`, in an object with a name and a value."""
         self.value: tuple[int, int, str] | None = None
-        """Where its `value` is."""
+        """The range and text of its `value`."""
 
 
 class _Edits:
-    """What is put in place of parts of a text."""
+    """Replacements for parts of a text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -122,32 +132,93 @@ class _Edits:
 
 
 def redact_json(text: str, redactor: Redactor, counts: Counts | None) -> str:
-    """A document, or whole tokens of one, with its secrets masked; the same object if it has none."""
-    edits = _Edits(text)
-    find_word = redactor.find_word
-    frames = [_Frame(True, None)]
-    for token in _TOKEN.finditer(text):
-        frame = frames[-1]
-        if token["string"] is not None:
-            low, high = token.span("string")
-            if token["colon"]:
-                frame.key = _decoded(token["string"])
-                _redact_key(edits, low, high, frame.key, redactor, counts)
-                continue
-            _redact_string(edits, low, high, frame, redactor, counts)
-        elif token["open"]:
-            frames.append(_Frame(token["open"] == "[", _word_inside(frame, find_word)))
-        elif token["close"]:
-            if len(frames) > 1:
-                frames.pop()
-                _redact_named(edits, frame, redactor, counts)
-                frames[-1].item += 1
-                frames[-1].previous = ""
+    """Return a document, redacted; the same object if it is clean."""
+    return DocumentRedaction(redactor, counts).redact(text)
+
+
+class DocumentRedaction:
+    """Redact a document that arrives in parts, each of complete tokens.
+
+    The keys that enclose a part are in earlier parts, so the open containers are remembered."""
+
+    def __init__(self, redactor: Redactor, counts: Counts | None) -> None:
+        self._redactor = redactor
+        self._counts = counts
+        self._frames = [_Frame(True, None)]
+        self._deeper = 0
+        """Open containers beyond _DEPTH_MAX, which have no frames of their own."""
+
+    def redact(self, text: str) -> str:
+        """Return the next part, redacted; the same object if it is clean."""
+        edits = _Edits(text)
+        for token in _TOKEN.finditer(text):
+            frame = self._frames[-1]
+            if token["string"] is not None:
+                low, high = token.span("string")
+                if token["colon"]:
+                    frame.key = _decoded(token["string"])
+                    _redact_key(edits, low, high, frame.key, self._redactor, self._counts)
+                    continue
+                _redact_string(edits, low, high, frame, self._redactor, self._counts)
+            elif token["open"]:
+                self._open(token["open"], _word_inside(frame, self._redactor.find_word))
+            elif token["close"]:
+                closed = self._close()
+                if closed is not None:
+                    _redact_named(edits, closed, self._redactor, self._counts)
+            else:
+                _redact_number(edits, token, frame, self._redactor, self._counts)
+        for frame in self._frames:
+            _redact_named(edits, frame, self._redactor, self._counts)
+            frame.value = None  # Its offsets are valid in this part only.
+        return edits.apply()
+
+    def skip(self, text: str) -> None:
+        """Follow the containers of a part that needs no redaction."""
+        for bracket in _brackets(text):
+            if bracket in "[{":
+                self._open(bracket, None)
+            else:
+                self._close()
+        self._frames[-1].key = self._frames[-1].previous = ""
+
+    def expects_secret(self) -> bool:
+        """Return whether a key in an earlier part may make the next value a secret."""
+        find_word = self._redactor.find_word
+        return find_word is not None and any(
+            frame.word is not None
+            or (frame.named is not None and find_word(frame.named) is not None)
+            or (0 < len(frame.previous) <= 64 and find_word(frame.previous.lstrip("-")) is not None)
+            for frame in self._frames
+        )
+
+    def _open(self, bracket: str, word: str | None) -> None:
+        if len(self._frames) > _DEPTH_MAX:
+            self._deeper += 1
         else:
-            _redact_number(edits, token, frame, redactor, counts)
-    for frame in frames:
-        _redact_named(edits, frame, redactor, counts)
-    return edits.apply()
+            self._frames.append(_Frame(bracket == "[", word))
+
+    def _close(self) -> _Frame | None:
+        if self._deeper:
+            self._deeper -= 1
+            return None
+        if len(self._frames) == 1:
+            return None
+        closed = self._frames.pop()
+        self._frames[-1].item += 1
+        self._frames[-1].previous = ""
+        return closed
+
+
+def _brackets(text: str) -> str:
+    """Return the brackets outside strings, without most pairs of them."""
+    if "\\" in text:
+        text = text.replace("\\\\", "").replace('\\"', "")
+    outside = "".join(text.split('"')[::2])
+    found = outside.encode("ascii", "ignore").translate(None, _NOT_BRACKETS)
+    for _ in range(_PAIRED_LEVELS):
+        found = found.replace(b"[]", b"").replace(b"{}", b"")
+    return found.decode()
 
 
 def _word_inside(frame: _Frame, find_word: object) -> str | None:
@@ -199,13 +270,13 @@ def _redact_string(
 def _secret_under(
     text: str, high: int, frame: _Frame, previous: str, value: str, find_word: object
 ) -> str | None:
-    """The word that makes a string a secret, if its place does."""
+    """Return the word that makes a string a secret by its position, or None."""
     assert callable(find_word)
     if is_placeholder(value):
         return None
     if frame.is_list:
         if frame.word is not None:
-            # A list directly under the key: passwords, cookies.
+            # A list directly under a secret's key: passwords, cookies.
             return frame.word if frame.key == "" and _fits(frame.word, value) else None
         return _second_word(text, high, frame, previous, value, find_word)
     key = frame.key
@@ -222,6 +293,12 @@ def _secret_under(
         return word if is_secret_value(word, value) else None
     if key == "auth" and is_basic(value):
         return "auth"
+    if key == "value" and frame.word is not None and _fits(frame.word, value):
+        # Outputs of Terraform: {"db_password": {"value": "x", "type": "string"}}. The value of a
+        # design token is a size or a colour.
+        least = WEAK if frame.word in ("password", "secret", "passphrase") else STRONG
+        if grade(value) >= least:
+            return frame.word
     doubtful = doubtful_word(key)
     if doubtful and is_doubtful_secret(doubtful, value):
         return doubtful
@@ -238,7 +315,7 @@ def _fits(word: str, value: str) -> bool:
 def _second_word(
     text: str, high: int, frame: _Frame, previous: str, value: str, find_word: object
 ) -> str | None:
-    """The word if a string is the second of a pair: `["authorization", "x"]`, `["--token", "x"]`."""
+    """Return the word if a string is the second of a pair: `["authorization", "x"]`."""
     assert callable(find_word)
     if not previous or len(previous) > 64:
         return None
@@ -254,7 +331,7 @@ def _second_word(
 
 
 def _redact_named(edits: _Edits, frame: _Frame, redactor: Redactor, counts: Counts | None) -> None:
-    """`{"name": "API_KEY", "value": "x"}`, in either order."""
+    """Redact the value of `{"name": "API_KEY", "value": "x"}`, in either order."""
     if frame.named is None or frame.value is None or redactor.find_word is None:
         return
     low, high, value = frame.value
@@ -292,7 +369,7 @@ def _decoded(raw: str) -> str:
 
 
 def _encoded(raw: str, value: str, new: str) -> str:
-    """A string's new content, spelled as the old one was."""
+    """Return the new content of a string, with the same escapes as the old content."""
     for ascii_only in (False, True):
         for slash in ("/", "\\/"):
             if _spelled(value, ascii_only, slash) == raw:

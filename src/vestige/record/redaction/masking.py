@@ -1,37 +1,37 @@
-"""What a masked secret looks like, and which keys hold one.
+"""Mask secrets, and recognize the keys whose values are secrets.
 
-A mask is partial, so that two masks can be compared without knowing the secret,
-and the hidden middle has one width, so that a mask does not tell a length:
+A mask is partial, so that two masks can be compared without knowing the secret. The
+hidden middle has a fixed width, so that a mask does not reveal the length:
 
     mask("correct-horse-battery")       'cor…redacted…ery'
     mask("Bearer abcdefghij")           'Bearer a…redacted…j'
     mask("hunter2")                     '…redacted…'
 
-A key is judged by its words, also where they are written without a gap (`dbpassword`): `refreshToken`
-holds a secret, `prompt_tokens` and `tokenizer` are what usage and cost are made of.
+A key is judged by its words, also if they are written without a separator (`dbpassword`).
+`refreshToken` is the key of a secret; `prompt_tokens` and `tokenizer` are about usage.
 
-Elsewhere: secrets known by their own shape in record/redaction/secret_patterns.py; both rules put
-to work on text in record/redaction/key_value_secrets.py, on records in record/redaction/redactor.py.
+Secrets with a known shape are in secret_patterns.py. key_value_secrets.py applies keys to text,
+redactor.py to records.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final
 
+from vestige._runtime.regular_expressions import re
 from vestige.record.coercion import safe_str, text_of_bytes
 
 MARK: Final = "…redacted…"
 
-# Not compiled here: these two would be a twentieth of `import vestige`, and few programs mask.
+# Not compiled here: that would take 5 % of `import vestige`, and few programs mask values.
 _SCHEME: Final = r"(?i)(?:bearer|basic|token|digest|apikey|negotiate|bot)[ \t]+(?=\S)"
 _MASKED: Final = rf"(?s)(?:{MARK}|.{MARK}.|..{MARK}..|...{MARK}...)"
 
 
 def mask(value: object) -> str:
-    """The partial mask of a secret. Any object, never an exception; a mask stays as it is."""
+    """Return the partial mask of any object. Never raises. A mask is returned unchanged."""
     try:
         text = text_of_bytes(value) if isinstance(value, bytes) else safe_str(value)
     except Exception:  # noqa: BLE001  # even a class name may be code that raises
@@ -46,7 +46,7 @@ def mask(value: object) -> str:
 
 
 def mask_escaped(value: str) -> str:
-    """`mask` for text that stands inside quotes, where a cut must not halve an escape."""
+    """Mask text inside quotes, where the shown ends must not contain half an escape."""
     masked = mask(value)
     if masked == value or ("\\" not in value[:9] and "\\" not in value[-9:]):
         return masked
@@ -54,7 +54,7 @@ def mask_escaped(value: str) -> str:
 
 
 def _shown(length: int) -> int:
-    """Characters shown at each end."""
+    """Return the number of characters to show at each end."""
     if length >= 13:
         return 3
     if length >= 11:
@@ -75,12 +75,12 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 WORDS: Final = _set(
     "authorization cookie cookies password passwords passwd pwd passphrase passphrases passcode "
     "secret secrets token credential credentials bearer jwt psk passwort "
-    # written as one word
+    # Written as one word:
     "apikey apikeys accesskey secretkey privatekey sessionkey accountkey authkey signingkey "
     "accesstoken authtoken refreshtoken idtoken apitoken bearertoken sessiontoken csrftoken "
     "clientsecret setcookie connectionstring connstr"
 )
-"""Words that make a key a secret's."""
+"""Words of a secret's key."""
 
 COMPOUND_ENDS: Final = (
     *("password", "passwords", "passwd", "passphrase", "passcode", "passwort", "pwd"),
@@ -88,25 +88,25 @@ COMPOUND_ENDS: Final = (
     *("apikey", "apikeys", "accesskey", "secretkey", "privatekey", "authkey", "signingkey"),
     *("accountkey", "sessionkey", "masterkey", "encryptionkey", "presharedkey", "sharedkey"),
 )
-"""Ends of a word that make it a secret's when words are written without a gap: `dbpassword`."""
+"""Endings of a secret's key whose words have no separator: `dbpassword`."""
 
 KEY_OWNERS: Final = _set(
     "api access private secret session signing encryption decryption master account subscription "
     "auth ssh storage admin webhook preshared shared hmac deploy license licence"
 )
-"""Words that make the word `key` (or `keys`) after them a secret's. A bare `key` is any key."""
+"""Words before `key` or `keys` in a secret's key. `key` alone is not enough."""
 
 TOKEN_OWNERS: Final = _set("access auth api refresh bearer oauth")
-"""Words that make even the plural `tokens` a secret's. Other tokens are counted, not kept."""
+"""Words before the plural `tokens` in a secret's key. Other tokens are units of usage."""
 
 PAIR_GAPS: Final = ("", "_", "-", ".", " ", "__")
-"""What may stand between the two words of a pair. Few, so that the scanner can know them all."""
+"""Separators between the two words of a pair. Few, so that the scanner can search for all."""
 
 STEMS: Final = (
     *("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "jwt", "bearer"),
     *("authorization", "cookie", "connstr", "connection", "key", "psk"),
 )
-"""In lower case. Every secret's key has one of these in it."""
+"""Every secret's key contains one of these, in lower case."""
 
 _COUNTED_BEFORE_TOKEN = _set(
     "max min num n per first last stop eos bos pad unk sep cls mask special start end begin next "
@@ -121,9 +121,12 @@ _PLAIN_AFTER_TOKEN = _set(
 _ABOUT = _set(
     "name names count counts type types limit limits id ids url uri urls endpoint path paths file "
     "filename dir directory length len size policy provider manager format field fields label "
-    "prompt hint required enabled disabled expires expire expiry expiration ttl at age domain consent "
-    "banner jar error errors status source sources store version schema index regex pattern patterns "
-    "rule rules page form input reset strength usage callback description scope scopes server servers "
+    "prompt hint required enabled disabled expires expire expiry expiration ttl at age domain "
+    "consent "
+    "banner jar error errors status source sources store version schema index regex pattern "
+    "patterns "
+    "rule rules page form input reset strength usage callback description scope scopes server "
+    "servers "
     "method methods arn config configs configuration settings setting options option class handler "
     "handlers helper util utils service client request requests response responses exception "
     "generator factory resolver mixin model list map dict validator validation validity "
@@ -136,21 +139,21 @@ _ABOUT = _set(
     "prefix suffix separator char chars re spec template tag tags title placeholder "
     "less free hasher fingerprint checksum"
 )
-"""Words after a secret's word that make the key speak about the secret instead of holding it."""
+"""Words after a secret's word in a key that is about the secret: `token_count`."""
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether a value under this key is a secret."""
+    """Return whether the value of this key is a secret."""
     return secret_word(key) is not None
 
 
 @lru_cache(maxsize=4096)
 def secret_word(key: str) -> str | None:
-    """The word of a key that makes its value a secret, or None."""
+    """Return the word of a key that makes its value a secret, or None."""
     for segment in _SEGMENT.finditer(key):
-        whole = segment[0].lower().rstrip("0123456789")
-        if whole in WORDS and whole != "token" and not _is_about(key[segment.end() :]):
-            return whole
+        name = segment[0].lower().rstrip("0123456789")
+        if name in WORDS and name != "token" and not _is_about(key[segment.end() :]):
+            return name
     words = [(match[0].lower(), match.start(), match.end()) for match in _WORD.finditer(key)]
     for place, (word, start, end) in enumerate(words):
         before, _, before_end = words[place - 1] if place else ("", 0, 0)
@@ -178,7 +181,7 @@ def _secret_at(word: str, before: str, owner: str, after: list[str]) -> str | No
 
 
 def _secret_in(word: str, after: list[str]) -> str | None:
-    """The secret's word inside a word that is several, written without a gap."""
+    """Return the secret's word in a compound without separators, or None."""
     if len(word) < 6 or word in WORDS:
         return None
     for end in COMPOUND_ENDS:
@@ -204,23 +207,34 @@ def _is_about(rest: str) -> bool:
 
 
 _DOUBTFUL_LAST: Final = _set("pass pw pat")
-_APART: Final = re.compile(r"(?i)(?:[_.-](?:key|pw|pat)|pass)(?:[_.-]data)?[0-9]*\Z")
-"""How such a key ends: the scanner knows no other way to write it."""
+_DOUBTFUL_END: Final = re.compile(
+    r"(?:[_.-](?i:key|pw|pat)|(?<=[a-z0-9])(?:Key|Pw|Pat)|(?i:pass))(?:[_.-]data)?[0-9]*\Z"
+)
+"""The end of a doubtful key. The scanner searches for these forms only."""
+_PASS_OWNERS: Final = _set(
+    "db smtp imap mail ftp sftp ssh user usr root admin sudo mysql pg postgres redis mongo ldap "
+    "vpn wifi proxy http app my keystore truststore"
+)
+"""Words before `pass` in a key without a separator: `dbpass`. Not `bypass`, `compass`."""
 _KEY_NAMES: Final = _set(
     "primary foreign cache sort partition public idempotency dedup row hash index object registry "
     "hot translation group order lookup map dict json config feature flag message event routing "
     "unique composite natural surrogate candidate publishable range item cookie storage_object key "
     "dictionary query search param parameter header column field attribute label metric series "
     "resource bucket file path prefix shard span trace run request session_object tag license_id "
-    "lock state context answer response result node edge vertex tool message job task queue topic"
+    "lock state context answer response result node edge vertex tool message job task queue topic "
+    "s3 blob gcs image asset upload document doc entity record component react widget element menu "
+    "tab issue ticket project i18n locale text string enum option setting env variable var host "
+    "fingerprint gpg commit build artifact package theme style color icon page route url link"
 )
 
 
 @lru_cache(maxsize=4096)
 def doubtful_word(key: str) -> str | None:
-    """The last word of a key that often holds something else: `pass`, `pat`, `stripe_key`.
-    Its value is a secret only if it looks like one."""
-    if _APART.search(key) is None:
+    """Return the last word of a doubtful key: `pass`, `pat`, `stripe_key`.
+
+    The value of such a key is a secret only if it looks like one."""
+    if _DOUBTFUL_END.search(key) is None:
         return None
     words = words_of(key)
     while words and words[-1].isdigit():
@@ -232,18 +246,21 @@ def doubtful_word(key: str) -> str | None:
     last = words[-1]
     if last in _DOUBTFUL_LAST:
         return last
-    if last == "key" and len(words) > 1 and words[-2] not in _KEY_NAMES:
-        return f"{words[-2]}_key"
+    if last.endswith("pass") and last[:-4] in _PASS_OWNERS:
+        return "pass"
+    if last == "key" and len(words) > 1:
+        owner = re.sub(r"(?i)[_.-]*key\Z", "", key.rstrip("0123456789")).rsplit("_")[-1].lower()
+        return None if {words[-2], owner} & _KEY_NAMES else f"{words[-2]}_key"
     return None
 
 
 def masks_numbers(word: str) -> bool:
-    """Whether a number under such a key is a secret too. Tokens, and things in the plural, are counted."""
+    """Return whether a number is a secret too. Under `token` and plurals it is a count."""
     return word != "token" and not word.endswith("s")
 
 
 def words_of(key: str) -> tuple[str, ...]:
-    """The words of a key, in lower case."""
+    """Return the words of a key, in lower case."""
     return tuple(match[0].lower() for match in _WORD.finditer(key))
 
 
@@ -253,10 +270,10 @@ _COUNTS_TOKENS: Final = re.compile(
 
 
 class KeyRule:
-    """`secret_word`, and the keys that a user added to it.
+    """The built-in keys (`secret_word`), and keys that a user added.
 
-    An added key matches as a part of a key, in any case and with any separators: `password` covers
-    `mypassword`. Counters of tokens are not covered by `token`: they are what usage is made of."""
+    An added key also matches a part of a key, in any case and with any separators: `password`
+    matches `mypassword`. `token` does not match counters of tokens."""
 
     def __init__(self, extra: Iterable[str] = ()) -> None:
         self._extra = tuple(
@@ -266,15 +283,16 @@ class KeyRule:
 
     def _find(self, key: str) -> str | None:
         joined = "".join(words_of(key))
-        for wanted, name in self._extra:
-            if wanted in joined and not (wanted in "tokens" and _COUNTS_TOKENS.search(key)):
+        for added, name in self._extra:
+            if added in joined and not (added in "tokens" and _COUNTS_TOKENS.search(key)):
                 return name
         return secret_word(key)
 
 
 def unused_key(key: str, taken: Collection[str], numbers: dict[str, int]) -> str:
-    """A key for what was masked: two may become one, and neither's value may replace the other's.
-    `numbers`: how far each was counted, so that thousands of the same mask are not counted anew."""
+    """Return a key that is not taken yet: two keys may have the same mask.
+
+    `numbers`: the last number of each key, so that thousands of equal masks take linear time."""
     candidate = key
     while candidate in taken:
         numbers[key] = numbers.get(key, 1) + 1

@@ -1,47 +1,50 @@
-"""The last pass over what leaves: answers, pages, exports.
+"""Redact all output once more: responses, pages, exports.
 
     redact_text(text)       redact_values(data)       redact_body(body)       redact_run(run)
 
-Evidence is redacted before it is stored. This pass is there for what an older version, another
-tool or a gap in a rule let through, and for a secret that is split where it is stored and
-assembled where it is shown. It knows shapes and keys of secrets; a registered value is known only to
-the process that registered it.
+Records are redacted before they are stored. This pass covers secrets that an older version,
+another tool or a gap in a rule let through, and secrets that are split in storage and assembled
+for display. It knows the shapes and keys of secrets, and the secrets in the environment of this
+process. A registered value is known only to the process that registered it.
 
-Each function returns the very object that it got if there is nothing to redact. Of JSON, only
-strings change: never a key, never the structure. All of it is scanned at once, and only what is
-suspicious is looked at part by part.
+Each function returns the same object if there is nothing to redact. In JSON, only strings
+change, never the structure. A key changes only if it is itself a secret. The data is scanned at
+once, and searched part by part only if it is suspicious.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-import msgspec
-
+from vestige._runtime.structs import msgspec
 from vestige.home import get_home
 from vestige.limits import NESTING_MAX
-from vestige.record.redaction.masking import is_secret_key
+from vestige.record.redaction.environment_secrets import secrets_in_environment
+from vestige.record.redaction.masking import is_secret_key, unused_key
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.stream_redaction import redact_stream
 from vestige.record.run import LogInfo, Run, SpanInfo
 
 
 @cache
-def _redactor() -> Redactor:
-    """One for this process. Its scanner was compiled by a recorder of the user's home, or is now."""
-    kept_in = get_home(None).scanners
-    redactor = Redactor(kept_in=kept_in if kept_in.is_dir() else None)
-    redactor.whole = True
-    _ = redactor.suspicious
+def output_redactor() -> Redactor:
+    """Return the redactor for all output, which knows the secrets of the environment."""
+    cache_folder = get_home(None).scanners
+    redactor = Redactor(cache_folder=cache_folder if cache_folder.is_dir() else None)
+    redactor.add_secrets(secrets_in_environment(os.environ))
+    _ = redactor.scanner
     return redactor
 
 
 def _is_suspicious(encoded: bytes) -> bool:
-    """In windows: without hyperscan, the time of a look grows with the square of the length."""
-    suspicious = _redactor().suspicious
-    if len(encoded) <= _WINDOW or _redactor().engine == "hyperscan":
+    """Scan in windows: without hyperscan, the time grows with the square of the length."""
+    redactor = output_redactor()
+    redactor.complete_scanner()
+    suspicious = redactor.suspicious
+    if len(encoded) <= _WINDOW or redactor.engine == "hyperscan":
         return suspicious(encoded)
     starts = range(0, len(encoded), _WINDOW)
     return any(suspicious(encoded[at : at + _WINDOW + _OVERLAP]) for at in starts)
@@ -49,33 +52,33 @@ def _is_suspicious(encoded: bytes) -> bool:
 
 _WINDOW = 4096
 _OVERLAP = 512
-"""Bytes. What a secret leaves a trace of is shorter."""
+"""Bytes. The markers of secrets are shorter."""
 
 
 def redact_text(text: str) -> str:
-    return _redactor().text(text)
+    return output_redactor().text(text)
 
 
 def redact_lines(lines: Sequence[str]) -> list[str]:
-    """Each line by itself: a layout has put something before it."""
+    """Redact each line by itself: a layout may have put text before it."""
     redact = _redacting(lines)
     return list(map(redact, lines))
 
 
 def redact_body(body: bytes) -> bytes:
-    """A stored body, also as a stream."""
-    body = bytes(redact_stream(body, _redactor()))
+    """Redact a stored body, also if it is a stream."""
+    body = bytes(redact_stream(body, output_redactor()))
     text = body.decode(errors="surrogateescape")
-    cleaned = _redactor().text(text)
+    cleaned = output_redactor().text(text)
     return body if cleaned is text else cleaned.encode(errors="surrogateescape")
 
 
 def redact_values(value: Any) -> Any:
-    """JSON as Python has it, with the secrets in its strings masked."""
+    """Mask the secrets in the strings of a JSON value."""
     try:
         encoded = msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
-        encoded = b""  # not all of it is JSON: look at each string
+        encoded = b""  # some values are not JSON: search each string
     if encoded and not _is_suspicious(encoded):
         return value
     strings = list(_strings(value, NESTING_MAX))
@@ -83,14 +86,14 @@ def redact_values(value: Any) -> Any:
 
 
 def redact_run(run: Run) -> Run:
-    """What a run says of itself: names, messages, attributes."""
+    """Redact the names, messages and attributes of a run."""
     texts = [run.info.name, *(span.name for span in run.spans)]
     texts += [log.message for log in run.logs]
-    told = [span.attributes for span in run.spans] + [log.attributes for log in run.logs]
-    if _is_clean([*texts, *told]):
+    attributes = [span.attributes for span in run.spans] + [log.attributes for log in run.logs]
+    if _is_clean([*texts, *attributes]):
         return run
     info = msgspec.structs.replace(run.info, name=redact_text(run.info.name))
-    spans = [_redact_span(span) for span in run.spans]
+    spans = [redact_span(span) for span in run.spans]
     return msgspec.structs.replace(
         run, info=info, spans=spans, logs=list(map(redact_log, run.logs))
     )
@@ -103,7 +106,7 @@ def redact_log(log: LogInfo) -> LogInfo:
     return msgspec.structs.replace(log, message=message, attributes=attributes)
 
 
-def _redact_span(span: SpanInfo) -> SpanInfo:
+def redact_span(span: SpanInfo) -> SpanInfo:
     name, attributes = redact_text(span.name), redact_values(span.attributes)
     if name is span.name and attributes is span.attributes:
         return span
@@ -121,13 +124,15 @@ def _strings(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list, tuple)) and depth:
+        if isinstance(value, dict):
+            yield from (name for name in value if isinstance(name, str))
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _strings(inner, depth - 1)
 
 
 def _redacting(texts: Sequence[str]) -> Callable[[str], str]:
-    """A function that redacts one of these texts. Most of many are clean, and are found so together."""
-    redactor = _redactor()
+    """Return a function that redacts one of these texts. Clean ones are recognized in groups."""
+    redactor = output_redactor()
     changed: dict[str, str] = {}
     waiting = [list(dict.fromkeys(texts))]
     while waiting:
@@ -146,15 +151,25 @@ def _redact_nested(value: Any, key: str, redact: Callable[[str], str], depth: in
     if isinstance(value, str):
         if key and is_secret_key(key):
             # The redactor may mask the key too; here it belongs to the structure.
-            (value,) = _redactor().value({key: value}).values()
+            (value,) = output_redactor().value({key: value}).values()
         return redact(value)
     if not depth or not isinstance(value, (dict, list, tuple)):
         return value
     if isinstance(value, dict):
-        found = {
-            name: _redact_nested(inner, name if isinstance(name, str) else "", redact, depth - 1)
-            for name, inner in value.items()
-        }
-        return found if any(found[name] is not value[name] for name in value) else value
+        return _redact_object(value, redact, depth)
     items = [_redact_nested(inner, "", redact, depth - 1) for inner in value]
     return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+
+
+def _redact_object(value: dict[Any, Any], redact: Callable[[str], str], depth: int) -> Any:
+    """Redact the values of an object, and keys that are themselves secrets: keys may be data."""
+    found: dict[Any, Any] = {}
+    numbers: dict[str, int] = {}
+    for name, inner in value.items():
+        is_text = isinstance(name, str)
+        new_name = unused_key(redact(name), found, numbers) if is_text else name
+        found[new_name] = _redact_nested(inner, name if is_text else "", redact, depth - 1)
+    is_same = all(new is old for new, old in zip(found, value, strict=True)) and all(
+        found[name] is value[name] for name in value
+    )
+    return value if is_same else found

@@ -1,4 +1,4 @@
-"""A registered secret as it may be written: everything that is looked for in its stead.
+"""The forms in which a registered secret may be written. The search covers all of them.
 
 forms_of("a/b")            # itself, as JSON, Python, URLs and base64 write it
 encoded(form)              # its bytes inside an encoded line, for the scanner
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
+from vestige._runtime.structs import msgspec
 
 REGISTERED_MIN = 4
-"""Characters. A shorter value ("no", "42") stands in so many texts that masking it would
-destroy them and, by where the masks are, still tell what it was."""
+"""Characters. A shorter value ("no", "42") is in most texts: masking it would destroy them, and
+the positions of the masks would reveal it."""
 
 _BASE64_SHIFTED_MIN = 8
 
 
 def forms_of(value: str) -> set[str]:
-    """A value as it is, and as JSON, Python, URLs and base64 write it."""
+    """Return a value as it is, and as JSON, Python, URLs and base64 write it."""
     import base64
     from urllib.parse import quote, quote_plus
 
@@ -44,15 +44,15 @@ def _json_forms(text: str) -> set[str]:
 
 
 def _base64_inside(raw: bytes) -> Iterator[str]:
-    """What is sure to appear when the value is a part of something in base64, `user:value` say."""
+    """Yield the text that is in any base64 of a text with the value inside (`user:value`)."""
     import base64
 
     for shift in (1, 2):
         coded = base64.b64encode(bytes(shift) + raw).decode().rstrip("=")
-        # The first characters mix with what stands before, the last with what comes after.
+        # The first characters also encode the text before, the last the text after.
         yield coded[shift + 1 : -1]
 
 
 def encoded(form: str) -> bytes:
-    """A form's bytes inside an encoded line."""
+    """Return the bytes of a form inside an encoded line."""
     return msgspec.json.encode(form.encode(errors="backslashreplace").decode())[1:-1]

@@ -1,22 +1,23 @@
-r"""Judge a value: a placeholder, an expression, a word, or something that only a secret looks like.
+r"""Grade a value: how much it looks like a secret.
 
-A key says that a secret is meant. Whether the value beside it is one depends on the value and on
-where it is: `password = hunter` is a password in a configuration file and a variable in source code.
+Whether the value of a secret's key is a secret depends on the value and its context:
+`password = hunter` is a password in a configuration file and a variable in source code.
 
     grade("encrypted_token")      CODE     an identifier, a dotted name, a call
     grade("hunter")               WORD     a word, or several
     grade("hunter2")              WEAK     a word and a number, as people choose passwords
-    grade("Tr0ub4dor&3")          STRONG   nothing that a person would write for another reason
+    grade("Tr0ub4dor&3")          STRONG   random characters
 
-Elsewhere: the contexts, and which grade each asks for, in record/redaction/key_value_secrets.py.
+The grade that each context requires is in key_value_secrets.py.
 """
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from itertools import islice
 from typing import Final
+
+from vestige._runtime.regular_expressions import re
 
 CODE: Final = 0
 WORD: Final = 1
@@ -32,14 +33,16 @@ def _set(words: str) -> frozenset[str]:
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
-    # Not at import: most processes never judge a value.
+    # Not at import: most processes never grade a value.
     return re.compile(expression)
 
 
 _PLACEHOLDER: Final = (
-    r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a|\[?filtered\]?"
+    r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a"
+    r"|\[?filtered\]?"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
-    r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|file)://?\S*)"
+    r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token"
+    r"|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|file)://?\S*)"
     r"|\$\{[^}]*\}|\$\{\{.*\}\}|\$\([^)]*\)|\$[A-Za-z_]\w*|%[A-Z_]\w*%|#\{[^}]*\}|@@?\w+@@?"
     r"|\{\{?[^{}]{0,80}\}?\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
 )
@@ -53,7 +56,7 @@ _SCHEME: Final = (
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value only represents a secret: nothing, `${NAME}`, `<token>`, `****`."""
+    """Return whether a value is a placeholder: empty, `${NAME}`, `<token>`, `****`."""
     if not value or value.isspace():
         return True
     if _compiled(_PLACEHOLDER).fullmatch(value) is not None:
@@ -63,7 +66,7 @@ def is_placeholder(value: str) -> bool:
 
 
 def is_template(value: str) -> bool:
-    """Whether a value is put together from names: `Bearer {token}`, `{id}-auth-token`."""
+    """Return whether a value is a template: `Bearer {token}`, `{id}-auth-token`."""
     found = _compiled(_INTERPOLATION).search(value)
     if found is None:
         return False
@@ -82,13 +85,14 @@ _PIECE: Final = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
 _PROSE_PIECE: Final = r"[^\W_]+"
 _DIGIT_INSIDE: Final = r"[A-Za-z][0-9]+[A-Za-z]"
 _KNOWN_NUMBERED: Final = (
-    r"(?i)(?:sha|md|utf|base|oauth|http|ipv|v|x|s|ec|k|es|rs|hs|ps|p|i|u|int|uint|float|aes|rsa|ed|log|id)"
+    r"(?i)(?:sha|md|utf|base|oauth|http|ipv|v|x|s|ec|k|es|rs|hs|ps|p|i|u|int|uint|float|aes|rsa"
+    r"|ed|log|id)"
     r"-?[0-9]{1,4}"
 )
 
 
 def grade(value: str) -> int:
-    """How much a value looks like a secret."""
+    """Return how much a value looks like a secret."""
     value = value.strip()
     if not value.isascii():
         return WORD if value.replace(" ", "").isalpha() else STRONG
@@ -97,7 +101,7 @@ def grade(value: str) -> int:
     if _compiled(_EXPRESSION).fullmatch(value):
         return CODE
     if _compiled(_IDENTIFIER).fullmatch(value):
-        return STRONG if len(value) >= 20 and _is_mixed(value) else _grade_identifier(value)
+        return STRONG if len(value) >= 12 and _is_mixed(value) else _grade_identifier(value)
     if len(value) >= 20 and _is_mixed(value):
         return STRONG
     pieces = _compiled(r"[-_./:,;@+=~]+").split(value)
@@ -113,13 +117,14 @@ def grade(value: str) -> int:
 
 
 def _is_mixed(value: str) -> bool:
-    """Whether lower case, upper case and digits alternate as they do in base64 or base62."""
+    """Return whether lower case, upper case and digits alternate as in base64."""
     changes = len(_compiled(r"[a-z]+|[A-Z]+|[0-9]+").findall(value))
-    return changes * 5 >= 2 * len(value) and _compiled("[0-9]").search(value) is not None
+    share = 0.4 if len(value) >= 20 else 0.65  # a short name changes often: s3Bucket2Key
+    return changes >= share * len(value) and _compiled("[0-9]").search(value) is not None
 
 
 def _prose(value: str) -> int:
-    """Several words: a sentence, or a passphrase that holds something random."""
+    """Grade several words: a sentence, or a passphrase with a random word."""
     words = value.split()
     if len(words) == 2 and _compiled(_SCHEME).match(value):
         return grade(words[1])
@@ -135,8 +140,11 @@ def _grade_identifier(value: str) -> int:
         if plain.islower() or plain.isupper() or plain.istitle():
             return _grade_letters(plain)
         parts = _compiled(_PIECE).findall(plain)
-        if len(plain) >= 16 and len(parts) * 3 > len(plain):
-            return STRONG  # letters of both cases, as base64 mixes them
+        # Upper and lower case mixed as in base64: parts of two letters, or without vowels.
+        if len(plain) >= 10 and len(parts) * (3 if len(plain) >= 16 else 2.5) > len(plain):
+            return STRONG
+        if len(plain) >= 12 and not all(part.isupper() or _is_wordlike(part) for part in parts):
+            return STRONG
         return CODE
     if not any(character.isdigit() for character in plain):
         parts = [part for part in plain.split("_") if part]
@@ -147,7 +155,7 @@ def _grade_identifier(value: str) -> int:
 
 
 def _grade_numbered(plain: str) -> int:
-    """Letters and digits: `hunter2`, `aes256_key`, `8f7a6b5c4d3e`."""
+    """Grade letters and digits: `hunter2`, `aes256_key`, `8f7a6b5c4d3e`."""
     if _compiled(_KNOWN_NUMBERED).fullmatch(plain):
         return CODE
     parts = [part for part in plain.split("_") if part]
@@ -178,7 +186,7 @@ def _grade_letters(value: str) -> int:
 
 
 def _is_wordlike(value: str) -> bool:
-    """Whether letters could be a word: vowels among them, and no long run of consonants."""
+    """Return whether letters may be a word: enough vowels, no long run of consonants."""
     if len(value) <= 4:
         return True
     lowered = value.lower()
@@ -187,16 +195,20 @@ def _is_wordlike(value: str) -> bool:
 
 
 _WORD_NAMES: Final = _set(
-    "test tests testing fake dummy example examples sample mock my your some any the a an key keys api "
-    "token tokens secret secrets password passwd pass user username name here value string foo bar baz "
-    "custom default placeholder change changeme me insert replace invalid wrong bad good valid new old "
-    "access auth refresh client server service account private public session cookie id basic bearer "
+    "test tests testing fake dummy example examples sample mock my your some any the a an key "
+    "keys api "
+    "token tokens secret secrets password passwd pass user username name here value string foo "
+    "bar baz "
+    "custom default placeholder change changeme me insert replace invalid wrong bad good valid "
+    "new old "
+    "access auth refresh client server service account private public session cookie id basic "
+    "bearer "
     "not needed required none empty unused local dev development hello world demo stub"
 )
 
 
 def is_example(value: str) -> bool:
-    """Whether a value is made of words that documentation and tests use: `test-api-key`."""
+    """Return whether a value consists of words of documentation and tests: `test-api-key`."""
     words = [word.lower() for word in _compiled(r"[A-Za-z]+").findall(value)]
     return bool(words) and all(word in _WORD_NAMES for word in words) and len(value) <= 48
 
@@ -205,19 +217,24 @@ def is_example(value: str) -> bool:
 
 _LINE = r"(?:^|\n|\\n)[ \t]*"
 _CODE_MARKS: Final = (
-    rf"{_LINE}(?:def |class \w+[:({{]|import [\w{{*]|from [\w.]+ import|async def|return\b|if .{{1,80}}:\s*$"
-    r"|for \w+.{0,40} in |while |elif |else:|try:|except\b|raise |assert |@\w+[\n(]|const |let |var |function\b"
-    r"|export (?:default|const|function|class|type|interface)|(?:public|private|protected|static) \w+"
-    r"|fn \w|pub |impl |func |package \w|\#include|\#define|\#ifn?def|struct |typedef |namespace |using \w|>>> |\"\"\"|///? )"
-    r"|=>\s{0,2}[{(\w]|\bself\.|\bthis\.|\) ?\{|\);|\)\:|\)\s?->|===|!==|function ?\(|&&|\|\||\"\"\"|: (?:str|int|bool|Any)\b"
+    rf"{_LINE}(?:def |class \w+[:({{]|import [\w{{*]|from [\w.]+ import|async def|return\b|if "
+    rf".{{1,80}}:\s*$"
+    r"|for \w+.{0,40} in |while |elif |else:|try:|except\b|raise |assert |@\w+[\n(]|const |let "
+    r"|var |function\b"
+    r"|export (?:default|const|function|class|type|interface)|(?:public|private|protected|static) "
+    r"\w+"
+    r"|fn \w|pub |impl |func |package \w|\#include|\#define|\#ifn?def|struct |typedef |namespace "
+    r"|using \w|>>> |\"\"\"|///? )"
+    r"|=>\s{0,2}[{(\w]|\bself\.|\bthis\.|\) ?\{|\);|\)\:|\)\s?->|===|!==|function ?\(|&&|\|\|"
+    r"|\"\"\"|: (?:str|int|bool|Any)\b"
     r"|\.\.\. |\breturn |\.[a-z]\w*\("
 )
 _AROUND = 1200
 _MARKS_MIN = 4
 
 
-def is_code_around(text: str, place: int) -> bool:
-    """Whether the text around a place is source code: several marks of it within a screen."""
-    window = text[max(0, place - _AROUND) : place + _AROUND]
+def is_code_around(text: str, offset: int) -> bool:
+    """Return whether the text around an offset has several signs of source code."""
+    window = text[max(0, offset - _AROUND) : offset + _AROUND]
     marks = islice(_compiled(_CODE_MARKS).finditer(window), _MARKS_MIN)
     return sum(1 for _ in marks) == _MARKS_MIN

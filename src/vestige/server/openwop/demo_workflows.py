@@ -22,7 +22,7 @@ from vestige.record.codec import parse_lines
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord
 from vestige.recorder import Recorder
-from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.store.open import open_store
 
 Inputs = dict[str, Any]
 COMPONENT: Final = "demo"
@@ -81,7 +81,7 @@ def start(home: Home, tenant: str | None, workflow: WorkflowRequest) -> tuple[st
         temporary = Home(Path(folder))
         run_id, root = _record(temporary, workflow)
         records = [record for record in _read_records(temporary) if record.run_id == run_id]
-    with SqliteStore.open(home.store) as store:
+    with open_store(home.store) as store:
         store.append(records, tenant=tenant or DEFAULT_TENANT)
         for writer in {record.writer for record in records}:
             store.end_writer(writer, "exit 0")
@@ -91,7 +91,7 @@ def start(home: Home, tenant: str | None, workflow: WorkflowRequest) -> tuple[st
 def _record(home: Home, workflow: WorkflowRequest) -> tuple[str, str]:
     traceparent = workflow.traceparent
     attributes = {} if traceparent is None else {"traceparent": traceparent}
-    with Recorder(home, last_words=False, level="debug", sample=1.0) as recorder:
+    with Recorder(home, crash_hooks=False, level="debug", sample=1.0) as recorder:
         run = recorder.run(
             workflow.name, attributes=attributes, component=COMPONENT, body=workflow.inputs
         )

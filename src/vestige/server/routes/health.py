@@ -1,4 +1,4 @@
-"""/healthz (liveness) and /metrics (Prometheus).
+"""/healthz (liveness), /metrics (Prometheus) and /instance (whose server this is).
 
 /healthz needs no key. /metrics needs a key of the default tenant, or the local token: its numbers
 cover all tenants, and a tenant must not see how much the others record or read.
@@ -13,11 +13,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from vestige._runtime import clock, file_locks
-from vestige.limits import METRICS_KEPT_S
+from vestige.limits import METRICS_CACHE_S
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.server.auth import GuardedRoute, principal
 from vestige.server.responses import NO_STORE, ApiError, encode
 from vestige.server.server_state import LOCAL, Server
+from vestige.server.viewer_instance import NONCE_MAX, PROOF_PATH, prove
 
 Gauges = dict[str, tuple[float, str]]
 
@@ -43,27 +44,35 @@ def routes(server: Server) -> list[BaseRoute]:
             )
         if cached is None or clock.monotonic() > cached[0]:
             gauges = await server.in_thread(_read_gauges, server)
-            cached = clock.monotonic() + METRICS_KEPT_S, gauges
+            cached = clock.monotonic() + METRICS_CACHE_S, gauges
         waiting = {"vestige_http_waiting": (server.waiting, "Requests that wait for a thread.")}
         text = server.metrics.render({**cached[1], **waiting})
         kind = "text/plain; version=0.0.4; charset=utf-8"
         return Response(text, headers={"content-type": kind, "cache-control": NO_STORE})
 
+    async def instance(request: Request) -> Response:
+        nonce = request.query_params.get("nonce", "")
+        if server.token is None or not 0 < len(nonce) <= NONCE_MAX:
+            raise ApiError(404, "not_found", "There is nothing at this path.")
+        headers = {"content-type": "application/json", "cache-control": NO_STORE}
+        return Response(encode({"proof": prove(server.token, nonce)}), headers=headers)
+
     return [
+        GuardedRoute(PROOF_PATH, instance, public=True),
         GuardedRoute("/healthz", healthz, public=True, operation=_HEALTHZ),
         GuardedRoute("/metrics", metrics, scope="runs:read", operation=_METRICS),
     ]
 
 
 def _check_store(server: Server) -> None:
-    with server.open_debugger(LOCAL):
-        server.store(LOCAL).has_run("")
+    with server.open_debugger(LOCAL) as debugger:
+        debugger.store.has_run("")
 
 
 def _read_gauges(server: Server) -> Gauges:
     """Read the gauges that need the store and the journals."""
-    with server.open_debugger(LOCAL):
-        store = server.store(LOCAL)
+    with server.open_debugger(LOCAL) as debugger:
+        store = debugger.store
         sizes, positions = store.sizes(), store.positions()
     lag_bytes = files = 0
     for writer, generation, path in server.home.journal_files():
@@ -74,12 +83,12 @@ def _read_gauges(server: Server) -> Gauges:
         files += 1
         lag_bytes += max(0, size - positions.get((writer, generation), 0))
     return {
-        "vestige_store_runs": (sizes["runs"], "Runs in the store."),
-        "vestige_store_spans": (sizes["spans"], "Spans in the store."),
-        "vestige_store_logs": (sizes["logs"], "Log lines in the store."),
-        "vestige_store_bodies": (sizes["bodies"], "Bodies in the store."),
-        "vestige_store_bytes": (sizes["file_bytes"], "Size of the store file."),
-        "vestige_store_body_bytes": (sizes["body_bytes"], "Size of the bodies in the store file."),
+        "vestige_store_runs": (sizes.runs, "Runs in the store."),
+        "vestige_store_spans": (sizes.spans, "Spans in the store."),
+        "vestige_store_logs": (sizes.logs, "Log lines in the store."),
+        "vestige_store_bodies": (sizes.bodies, "Bodies in the store."),
+        "vestige_store_bytes": (sizes.file_bytes, "Size of the store file."),
+        "vestige_store_body_bytes": (sizes.body_bytes, "Size of the bodies in the store file."),
         "vestige_journal_files": (files, "Journals that are not completely ingested."),
         "vestige_collector_lag_bytes": (lag_bytes, "Journal bytes that are not ingested yet."),
         "vestige_collector_running": (

@@ -4,7 +4,7 @@
     event: ready                 the first event: nothing after it is missed
     event: reset                 the cursor to resume from no longer exists: reload
 
-Each event's id is a cursor into the store (store/sqlite/read/change_feed.py). A client that
+Each event's id is a cursor into the store (store/interface/changes.py). A client that
 reconnects with it (`Last-Event-ID`, or `after`) gets everything since, possibly with repeats. This
 also works after a restart, and with another server of the same home. Events are not buffered: the
 next ones are read from the store when the client has received the last ones, so a slow client
@@ -43,7 +43,7 @@ from vestige.record.redaction.output_redaction import redact_values
 from vestige.server.auth import GuardedRoute, identify, principal
 from vestige.server.responses import ApiError, encode
 from vestige.server.server_state import BusyError, KeyBusyError, Server
-from vestige.store.sqlite.read.change_feed import Changes, Cursor, LogChange, SpanChange
+from vestige.store.protocol import Changes, Cursor, LogChange, SpanChange
 
 PATH = "/api/v1/live"
 _TYPE = "text/event-stream"
@@ -84,12 +84,8 @@ def _leave(clients: Counter[str], caller: Principal) -> None:
 def _parse_arguments(request: Request) -> tuple[Cursor | None, str | None]:
     if request.query_params.keys() - {"run", "after"}:
         raise UsageError("live: unknown argument (expected run and after).")
-    text = request.headers.get("last-event-id") or request.query_params.get("after")
-    try:
-        after = None if not text else Cursor.parse(text)
-    except ValueError as error:
-        raise UsageError(f"live: Last-Event-ID or after is invalid ({error}).") from None
-    return after, request.query_params.get("run") or None
+    after = request.headers.get("last-event-id") or request.query_params.get("after")
+    return after or None, request.query_params.get("run") or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +101,25 @@ def _open_stream(
     server: Server, caller: Principal, after: Cursor | None, run: str | None
 ) -> _StreamPosition:
     with server.open_debugger(caller) as debugger:
-        run_id = None if run is None else resolve(debugger.store, run, "run").run.id
-        return _StreamPosition(caller, run_id, after or server.store(caller).cursor())
+        store = debugger.store
+        if after is not None and not store.is_cursor(after):
+            raise UsageError(
+                "live: Last-Event-ID or after is invalid"
+                " (expected a cursor such as 120-14-33, which is the id of an event)."
+            )
+        run_id = None if run is None else resolve(store, run, "run").run.id
+        return _StreamPosition(caller, run_id, after or store.cursor())
 
 
 def _read(server: Server, position: _StreamPosition) -> Changes:
-    with server.open_debugger(position.principal):
-        store = server.store(position.principal)
-        return store.changes(position.cursor, position.run_id, LIVE_BATCH)
+    with server.open_debugger(position.principal) as debugger:
+        return debugger.store.changes(position.cursor, position.run_id, LIVE_BATCH)
 
 
 async def _iter_events(
     server: Server, request: Request, position: _StreamPosition
 ) -> AsyncIterator[bytes]:
-    yield _event("ready", {"cursor": str(position.cursor)}, position.cursor)
+    yield _event("ready", {"cursor": position.cursor}, position.cursor)
     seen = b""
     sent_at = authenticated_at = clock.monotonic()
     while not server.stopping.is_set():
@@ -165,7 +166,7 @@ async def _pause(server: Server) -> None:
 
 def _render(changes: Changes, before: Cursor) -> Iterator[bytes]:
     if changes.lost:
-        yield _event("reset", {"cursor": str(changes.cursor)}, changes.cursor)
+        yield _event("reset", {"cursor": changes.cursor}, changes.cursor)
         return
     # Runs come first, with the previous cursor: a client that disconnects during the following
     # events gets the rest of them, and the runs again.
@@ -180,7 +181,7 @@ def _render(changes: Changes, before: Cursor) -> Iterator[bytes]:
 def _event(name: str, data: dict[str, Any], cursor: Cursor) -> bytes:
     # JSON is on one line, so no recorded text can start another event.
     text = encode(redact_values(data))
-    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), str(cursor).encode(), text)
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), cursor.encode(), text)
 
 
 def _span(span: SpanChange) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from vestige.query.views.notes import note_data
 from vestige.server.auth import GuardedRoute, principal
 from vestige.server.responses import NO_STORE, encode
 from vestige.server.routes.api import PREFIX
-from vestige.server.server_state import Server
+from vestige.server.server_state import LOCAL, Server
 
 
 class NewNote(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,6 +53,7 @@ def routes(server: Server) -> list[BaseRoute]:
 
 def _add_note(server: Server, caller: Principal, body: bytes) -> dict[str, Any]:
     from vestige.transfer import add_note
+    from vestige.transfer.notes import find_author
 
     try:
         new = msgspec.json.decode(body, type=NewNote)
@@ -63,7 +64,8 @@ def _add_note(server: Server, caller: Principal, body: bytes) -> dict[str, Any]:
     if not new.id.strip() or "\0" in new.id:
         raise UsageError("note: id is missing (expected a run or a span).")
     with server.open_debugger(caller) as debugger:
-        note = add_note(server.home, debugger, new.id, new.text, author=new.author)
+        author = new.author or (find_author() if caller is LOCAL else caller.key_id)
+        note = add_note(server.home, debugger, new.id, new.text, author=author)
         run = debugger.store.load_run(note.run_id)
     (data,) = note_data(run.spans, [note])
     return {"version": 1, "run_id": note.run_id, "note": data}

@@ -44,9 +44,8 @@ from vestige.server.openwop.demo_workflows import WORKFLOWS, WorkflowRequest, st
 from vestige.server.responses import NO_STORE, ApiError, compress, encode
 from vestige.server.server_state import Server
 from vestige.settings import read_settings
+from vestige.store.open import open_store
 from vestige.store.protocol import RunFilter
-from vestige.store.sqlite.read.reports import connection_of
-from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import load_run_to_write, read_hash_key
 
 RUN = "/v1/runs/{runId}"
@@ -98,20 +97,17 @@ class Host:
         """Read a run in one transaction, unaffected by concurrent writes."""
         with self.server.open_debugger(caller) as debugger:
             store = debugger.store
-            connection = connection_of(store)
-            connection.execute("BEGIN")
             try:
-                if not store.has_run(run_id):
-                    raise _no_run()
-                source = load_run_to_write(store, run_id, with_logs=self.mode == "passthrough")
-                yield Story(source, self.mode, key=self.key, cap_bytes=self.cap_bytes)
+                with store.snapshot():
+                    if not store.has_run(run_id):
+                        raise _no_run()
+                    with_logs = self.mode == "passthrough"
+                    source = load_run_to_write(store, run_id, with_logs=with_logs)
+                    yield Story(source, self.mode, key=self.key, cap_bytes=self.cap_bytes)
             except NotFoundError:
                 raise _no_run() from None
             except SensitiveDataError as error:
                 raise ApiError(409, "redaction_required", str(error)) from None
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
 
 
 def _no_run() -> ApiError:
@@ -292,7 +288,7 @@ def _annotate(host: Host) -> Handler:
                 note = msgspec.structs.replace(note, span_id=span_id)
             if note.event_id is not None and not story.has_event(note.event_id):
                 raise ApiError(400, "validation_error", "target.eventId: not in this run.")
-        with SqliteStore.open(host.server.home.store) as store:
+        with open_store(host.server.home.store) as store:
             store.add_note(note, caller.tenant)
         with host.open_story(caller, note.run_id) as story:
             return story.annotation(note.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -63,6 +64,13 @@ def get_log_bytes(path: Path) -> int:
         return os.stat(f"{path}-wal").st_size
     except OSError:
         return 0
+
+
+def copy_files(path: Path, target: Path) -> None:
+    """Copy the file and its write-ahead log, where they exist."""
+    for suffix in ("", "-wal"):
+        if os.path.exists(f"{path}{suffix}"):
+            shutil.copyfile(f"{path}{suffix}", f"{target}{suffix}")
 
 
 def require_version(connection: sqlite3.Connection, path: Path) -> None:

@@ -6,12 +6,16 @@ The caller owns the transaction. It is short, so a note can be written while a c
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from functools import cache
+
+import msgspec
 
 from vestige.errors import NotFoundError, UsageError
 from vestige.limits import NOTES_MAX
 from vestige.record.note import Note, masked
 from vestige.record.redaction.redactor import Redactor
+from vestige.store.interface.notes import NoteSummary
 
 _READ = """
 SELECT n.id, r.run_id, n.text, n.created_ns, n.span_id, n.event_id, n.author
@@ -65,6 +69,18 @@ def delete_note(
 def read_notes(connection: sqlite3.Connection, run_id: str) -> list[Note]:
     rows = connection.execute(_READ, (run_id,))
     return [Note(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+
+
+def summarize_notes(
+    connection: sqlite3.Connection, run_ids: Sequence[str]
+) -> dict[str, NoteSummary]:
+    # With max() as the only aggregate of its kind, SQLite takes `text` from the row of the maximum.
+    rows = connection.execute(
+        "SELECT r.run_id, count(*), n.text, max(n.created_ns) FROM json_each(?) w"
+        " JOIN runs r ON r.run_id = w.value JOIN notes n ON n.run = r.id GROUP BY 1",
+        (msgspec.json.encode(list(run_ids)).decode(),),
+    )
+    return {run_id: NoteSummary(count, text) for run_id, count, text, _ in rows}
 
 
 def _find_run(connection: sqlite3.Connection, run_id: str, tenant: str | None) -> int | None:

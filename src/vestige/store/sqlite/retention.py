@@ -14,12 +14,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vestige.limits import RETENTION_AGE_S, RETENTION_BODY_BYTES
 from vestige.store.protocol import PruneResult, RetentionPolicy
 from vestige.store.sqlite.bodies.body_store import Bodies
 from vestige.store.sqlite.ingest.rows import SAVE_HIGHEST_ID
-
-DEFAULT_RETENTION = RetentionPolicy(RETENTION_AGE_S, RETENTION_BODY_BYTES)
 
 # A run counts as running only while the writer of its root span does: no other can end it.
 _RUNNING = """(outcome = 'running' AND EXISTS (
@@ -27,7 +24,7 @@ _RUNNING = """(outcome = 'running' AND EXISTS (
   WHERE s.run = runs.id AND s.span_id = runs.root_span AND w.ended IS NULL))"""
 _OLD = (
     "SELECT id, run_id FROM runs WHERE max(last_ns, coalesce(imported_ns, 0)) < ?"
-    f" AND NOT pinned AND NOT {_RUNNING}"
+    f" AND NOT pinned AND NOT {_RUNNING} ORDER BY id LIMIT ?"
 )
 
 _BODIES_OF = """
@@ -49,7 +46,8 @@ def prune(
     if policy.age_max_s is not None:
         # The age may be larger than the time since the epoch.
         cutoff_ns = max(0, now_ns - int(policy.age_max_s * 1e9))
-        old = connection.execute(_OLD, (cutoff_ns,)).fetchall()
+        bound = -1 if policy.runs_max is None else policy.runs_max
+        old = connection.execute(_OLD, (cutoff_ns, bound)).fetchall()
         if old:
             for table in ("spans", "logs"):
                 connection.execute(SAVE_HIGHEST_ID.format(table=table))

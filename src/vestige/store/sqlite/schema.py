@@ -10,9 +10,10 @@ import re
 import sqlite3
 
 from vestige.errors import StoreError
-from vestige.limits import CLOSES_KEPT
+from vestige.limits import CLOSES_STORED_MAX
+from vestige.store.interface.search import StoreSchema, TableInfo
 from vestige.store.sqlite.bodies import body_store, packed_bodies
-from vestige.store.sqlite.ingest import external_spans, remote_writers
+from vestige.store.sqlite.ingest import external_spans, remote_writers, withdraw_crash_stamps
 
 _RUNS = """
 CREATE TABLE writers (            -- one process's journal
@@ -252,11 +253,16 @@ CREATE TRIGGER span_closed AFTER UPDATE OF status ON spans
 WHEN OLD.status IS NULL AND NEW.status IS NOT NULL
 BEGIN INSERT INTO closes(span) VALUES (NEW.id); END;
 CREATE TRIGGER closes_old AFTER INSERT ON closes WHEN NEW.id % 1000 = 0
-BEGIN DELETE FROM closes WHERE id <= NEW.id - {CLOSES_KEPT}; END;
+BEGIN DELETE FROM closes WHERE id <= NEW.id - {CLOSES_STORED_MAX}; END;
 """
 
 _IMPORTED = """
 ALTER TABLE runs ADD COLUMN imported_ns INTEGER; -- time of its import, NULL if it was recorded here
+"""
+
+_MISSING = """
+ALTER TABLE runs ADD COLUMN missing_count INTEGER NOT NULL DEFAULT 0; -- dropped records
+CREATE INDEX runs_rootless ON runs(id) WHERE root_span IS NULL AND outcome = 'running';
 """
 
 STEPS: tuple[str, ...] = (
@@ -272,6 +278,9 @@ STEPS: tuple[str, ...] = (
     remote_writers.HEARD,
     external_spans.INDEXES,
     packed_bodies.TABLES,
+    withdraw_crash_stamps.INDEXES,
+    _MISSING,
+    external_spans.MODEL_CALLS,
 )
 """Step n migrates a store from version n to n + 1."""
 
@@ -303,6 +312,37 @@ def tables() -> list[tuple[str, str]]:
         head, end, rest = found[match[1]].rpartition("\n)")
         found[match[1]] = f"{head}\n  {match[2]}{match[3]} (added later){end}{rest}"
     return list(found.items())
+
+
+def describe() -> StoreSchema:
+    """Return the tables and views, those that users need most first."""
+    found = sorted(tables(), key=lambda table: _FIRST.get(table[0], len(_FIRST)))
+    described = [TableInfo(name, sql, _find_columns(sql), False) for name, sql in found]
+    described += [TableInfo(name, sql, view_columns(name), True) for name, sql in views()]
+    return StoreSchema(VERSION, described, EXAMPLES)
+
+
+_FIRST = {
+    name: at
+    for at, name in enumerate(("runs", "spans", "logs", "links", "findings", "notes", "rollups"))
+}
+
+EXAMPLES = (
+    "SELECT name, count(*) n, avg(duration_ns) / 1e6 ms FROM spans"
+    " WHERE type = 'tool' GROUP BY name ORDER BY n DESC",
+    "SELECT 'r' || run || '.s' || number id, name, status FROM spans"
+    " WHERE status = 'error' ORDER BY id DESC LIMIT 20",
+    "SELECT json_extract(attributes, '$.model') model,"
+    " sum(json_extract(attributes, '$.input_tokens')) tokens"
+    " FROM spans WHERE type = 'llm' GROUP BY 1",
+    "SELECT snapshot, slice_type, item_count FROM slices WHERE run = 7 ORDER BY snapshot",
+    "SELECT r.name, f.check_name, count(*) n FROM findings f JOIN runs r ON r.id = f.run"
+    " WHERE f.finding IS NOT NULL GROUP BY 1, 2",
+)
+
+
+def _find_columns(sql: str) -> list[str]:
+    return re.findall(r"(?m)^ +(\w+) +(?:INTEGER|TEXT|BLOB|REAL)", sql)
 
 
 def version(connection: sqlite3.Connection) -> int:

@@ -1,4 +1,5 @@
-"""JSON Schemas of the typed files, made from their structs: for other tools, and for formats/artifacts/json_files/schema_check.py.
+"""JSON Schemas of the typed files, made from their structs: for other tools, and for
+formats/artifacts/json_files/schema_check.py.
 
     schema_of(Summary)             as it is published in schemas/artifacts/summary.schema.json
     bundle_schema()                `bundle.json`: with the references that it must have
@@ -31,7 +32,7 @@ def schema_of(struct: Any) -> Schema:
 
 @cache
 def bundle_schema(later: bool = False) -> Schema:
-    """Of `bundle.json`; `later`: as the profile `latest` wants it."""
+    """Return the schema of `bundle.json`; `later`: for the profile `latest`."""
     schema = schema_of(file_structs.Bundle)
     properties = dict(schema["properties"])
     identity = properties["schema"]
@@ -55,7 +56,7 @@ def bundle_schema(later: bool = False) -> Schema:
 
 @cache
 def trace_schema(versions: tuple[int, ...] = (1,)) -> Schema:
-    """Of one line of trace/events.jsonl."""
+    """Return the schema of one line of trace/events.jsonl."""
     schema = schema_of(file_structs.TraceEvent)
     version = {"type": "integer", "enum": list(versions), "x-rule": "trace-schema-version"}
     return {**schema, "properties": {**schema["properties"], "schema_version": version}}

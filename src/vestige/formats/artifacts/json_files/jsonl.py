@@ -26,13 +26,14 @@ from vestige.limits import ARTIFACT_LINE_MAX, MIB
 _quick = msgspec.json.Decoder().decode
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
 _SKIMMED_MAX = 4000
-"""Bytes. A shorter line cannot hold a number of so many digits that Python refuses it: all else that is no JSON
-is seen without making values of it, but for bytes that are no UTF-8."""
+"""Bytes. A shorter line cannot contain a number with more digits than Python accepts: other invalid
+JSON is seen without making values of it, but for bytes that are no UTF-8."""
 _quick_event = msgspec.json.Decoder(TraceEvent).decode
 
 
 def _check_text(lines: list[bytes]) -> None:
-    """UnicodeDecodeError if they are no UTF-8. Of keys that a struct does not have, nobody else looks at the bytes."""
+    """UnicodeDecodeError if they are no UTF-8. Of keys that a struct does not have, nobody else
+    looks at the bytes."""
     text = b"".join(lines)
     if not text.isascii():  # else, as nearly always, no copy of it need be made
         text.decode()
@@ -107,7 +108,8 @@ class Lines:
             self.check(line)
 
     def take_block(self, lines: list[bytes]) -> bool:
-        """Whole lines at once. False: not all of them are right; they are to be taken one by one."""
+        """Whole lines at once. False: not all of them are right; they are to be taken one by
+        one."""
         if self.report.profile == "strict":
             return False
         try:
@@ -134,7 +136,7 @@ class Lines:
         self.parse(line)
 
     def parse(self, line: bytes) -> Any:
-        """The value; None, and told, where there is none."""
+        """Return the value; None, with a finding, if the line has none."""
         try:
             return parse_json(line, self.report.profile == "strict")
         except DoubledKeyError as error:
@@ -160,7 +162,8 @@ class TypedLines(Lines):
         super().__init__(path, report)
         self.inventory = inventory
         self.schema = schema
-        """Asked for when a line is not as its struct says: making it takes longer than most traces."""
+        """Asked for when a line is not as its struct says: making it takes longer than most
+        traces."""
 
     def take_block(self, lines: list[bytes]) -> bool:
         return False
@@ -183,11 +186,11 @@ class TypedLines(Lines):
             self._compare("timestamp-differs", timestamp, head.get("timestamp"), "/run_timestamp")
 
     def check_value(self, value: dict[str, Any]) -> None:
-        """What else a line must be."""
+        """Check a line beyond its schema."""
 
-    def _compare(self, rule: str, own: Any, wanted: Any, pointer: str) -> None:
-        if isinstance(own, str) and isinstance(wanted, str):
-            self.tell(rule, f"{shown(own)} is {shown(wanted)} in bundle.json.", pointer)
+    def _compare(self, rule: str, own: Any, expected: Any, pointer: str) -> None:
+        if isinstance(own, str) and isinstance(expected, str):
+            self.tell(rule, f"{shown(own)} is {shown(expected)} in bundle.json.", pointer)
 
 
 _SCENARIO_KEYS = (
@@ -236,11 +239,13 @@ class TraceLines(TypedLines):
             events = [_quick_event(line) for line in lines if line != b"\n"]
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return False
-        told = {(each.suite, each.run_timestamp, each.schema_version, each.kind) for each in events}
-        for own_suite, own_timestamp, version, _ in told:
+        names = {
+            (each.suite, each.run_timestamp, each.schema_version, each.kind) for each in events
+        }
+        for own_suite, own_timestamp, version, _ in names:
             if (own_suite, own_timestamp) != (suite, timestamp) or version not in self._versions:
                 return False
-        self._kinds.update(kind for *_, kind in told)
+        self._kinds.update(kind for *_, kind in names)
         self.count += len(events)
         return True
 

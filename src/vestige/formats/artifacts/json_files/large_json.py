@@ -25,7 +25,7 @@ class LargeJson:
 
     def __init__(self) -> None:
         self.unchecked: str | None = None
-        """Why it cannot be looked through: there is no room for a temporary file."""
+        """Why it cannot be looked through: no space for a temporary file."""
         self._file: IO[bytes] | None = None
         self._text = codecs.getincrementaldecoder("utf-8")()
         self._fault: str | None = None
@@ -47,7 +47,7 @@ class LargeJson:
             self.unchecked = f"is too large to be held, and cannot be spooled ({error.strerror})."
 
     def find_fault(self) -> str | None:
-        """What is wrong; None: it is JSON, or could not be checked."""
+        """Return what is wrong; None if it is valid JSON or could not be checked."""
         self._check_text(b"", last=True)
         if self._file is None:
             return self._fault

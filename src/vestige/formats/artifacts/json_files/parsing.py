@@ -122,11 +122,11 @@ class DoubledKeyError(NotJsonError):
 
 
 def _doubled(pairs: list[tuple[str, Any]]) -> Iterator[str]:
-    held: set[str] = set()
+    seen: set[str] = set()
     for key, _ in pairs:
-        if key in held:
+        if key in seen:
             yield key
-        held.add(key)
+        seen.add(key)
 
 
 def _refuse(constant: str) -> NoReturn:

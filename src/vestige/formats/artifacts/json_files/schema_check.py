@@ -1,9 +1,9 @@
-"""All the places where a JSON value does not fit a schema. Pure.
+"""Find every place where a JSON value does not match a schema. Pure.
 
     for fault in find_faults(value, schema): fault.pointer, fault.rule, fault.message
 
-Knows what our own schemas use (formats/artifacts/json_files/json_schemas.py), and is stricter than JSON Schema in one point: an
-integer is one that was written as one, so `1.0` is none.
+Knows what our own schemas use (formats/artifacts/json_files/json_schemas.py), and is stricter than
+JSON Schema in one point: an integer is one that was written as one, so `1.0` is none.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def find_faults(value: Any, schema: Schema, pointer: str = "") -> Iterator[Fault
     if "anyOf" in schema:
         yield from _any_of(value, schema, pointer)
         return
-    wanted = schema.get("type")
-    if wanted is not None and not is_type(value, wanted):
-        yield Fault(pointer, "type-wrong", f"{shown(value)} is not {_a(wanted)}.")
+    expected = schema.get("type")
+    if expected is not None and not is_type(value, expected):
+        yield Fault(pointer, "type-wrong", f"{shown(value)} is not {_a(expected)}.")
         return
     if isinstance(value, dict):
         yield from _object(value, schema, pointer)
@@ -62,7 +62,7 @@ def shown(value: Any) -> str:
 
 
 def step(pointer: str, key: str | int) -> str:
-    """One level deeper (RFC 6901)."""
+    """Extend a JSON pointer by one level (RFC 6901)."""
     return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 
@@ -89,14 +89,14 @@ def _array(value: list[Any], schema: Schema, pointer: str) -> Iterator[Fault]:
         for at, item in enumerate(value):
             yield from find_faults(item, items, step(pointer, at))
     if schema.get("uniqueItems"):
-        held = set()
+        seen = set()
         for at, item in enumerate(value):
             if isinstance(item, (dict, list)):
                 continue  # of the wrong type anyway, and maybe nested deeper than one can write
             key = json.dumps(item)
-            if key in held:
+            if key in seen:
                 yield Fault(step(pointer, at), schema["x-rule"], f"{shown(item)} is there twice.")
-            held.add(key)
+            seen.add(key)
 
 
 def _scalar(value: Any, schema: Schema, pointer: str) -> Iterator[Fault]:

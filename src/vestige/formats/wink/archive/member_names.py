@@ -17,14 +17,14 @@ import re
 from vestige.limits import BUNDLE_NAME_MAX
 
 PATH_MAX = BUNDLE_NAME_MAX - 64
-"""Bytes of a captured file's path: it stands behind `files/`, and may need a number."""
+"""Bytes of a captured file's path: it follows `files/`, and may need a number."""
 
 _UNSAFE = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def find_fault(name: str) -> str | None:
-    """Why a name is not safe; None: it is."""
+    """Return why a name is not safe, or None if it is."""
     if len(name.encode(errors="surrogatepass")) > BUNDLE_NAME_MAX:
         return f"is longer than {BUNDLE_NAME_MAX} bytes"
     if "\\" in name:

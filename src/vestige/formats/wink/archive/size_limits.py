@@ -1,4 +1,4 @@
-"""Stay within what a reader takes: it refuses what looks like a bomb, and ours must not.
+"""Keep written bundles within the limits that readers accept.
 
     named = fit_files(named)            # no more members than a reader counts
     raw = fit_manifest(manifest)        # no longer than a reader reads
@@ -27,7 +27,7 @@ from vestige.limits import (
     CAPTURE_SKIPPED_MAX,
     KIB,
 )
-from vestige.record.coercion import cut
+from vestige.record.coercion import truncate
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ _STEPS: Final = ((1_000, 16 * KIB), (100, 4 * KIB), (10, KIB), (1, 64))
 
 
 def fit_files(named: Mapping[str, T]) -> dict[str, T]:
-    """As many as a reader takes, in the order of their names."""
+    """Return as many files as a reader accepts, in the order of their names."""
     fitting: dict[str, T] = {}
     size = _OTHERS * (_ENTRY_BYTES + KIB)
     for name in sorted(named):
@@ -72,7 +72,7 @@ def report_skipped(files: Iterable[ContentFile]) -> list[Skipped] | None:
 
 
 def fit_manifest(manifest: Manifest) -> bytes:
-    """As it is written. Of one that is too long, lists and texts are cut until it is not."""
+    """Render a manifest. Lists and texts of one that is too long are shortened."""
     raw = render_manifest(manifest)
     for most, length in _STEPS:
         if len(raw) <= BUNDLE_MANIFEST_MAX:
@@ -88,7 +88,7 @@ def _shortened(manifest: Manifest, most: int, length: int) -> Manifest:
     execution = manifest.execution
     return msgspec.structs.replace(
         manifest,
-        session_id=cut(manifest.session_id, length),
+        session_id=truncate(manifest.session_id, length),
         agent=msgspec.convert(
             _short(msgspec.to_builtins(manifest.agent), most, length), type(manifest.agent)
         ),
@@ -103,13 +103,15 @@ def _shortened(manifest: Manifest, most: int, length: int) -> Manifest:
 def _short_component(component: Component, most: int, length: int) -> Component:
     skipped = component.skipped
     if skipped is not None:
-        kept = [
-            msgspec.structs.replace(one, path=cut(one.path, length), reason=cut(one.reason, length))
+        limited = [
+            msgspec.structs.replace(
+                one, path=truncate(one.path, length), reason=truncate(one.reason, length)
+            )
             for one in skipped[:most]
         ]
         if len(skipped) > most:
-            kept.append(Skipped("", f"{len(skipped) - most} more were left out"))
-        skipped = kept
+            limited.append(Skipped("", f"{len(skipped) - most} more were left out"))
+        skipped = limited
     return msgspec.structs.replace(
         component,
         skipped=skipped,
@@ -120,15 +122,16 @@ def _short_component(component: Component, most: int, length: int) -> Component:
 
 def _short(value: Any, most: int, length: int) -> Any:
     if isinstance(value, str):
-        return cut(value, length)
+        return truncate(value, length)
     if isinstance(value, Mapping):
         most = max(most, 8)  # an error has a type and a message
-        kept = {
-            cut(str(key), length): _short(value[key], most, length) for key in list(value)[:most]
+        limited = {
+            truncate(str(key), length): _short(value[key], most, length)
+            for key in list(value)[:most]
         }
         if len(value) > most:
-            kept["…"] = f"{len(value) - most} more"
-        return kept
+            limited["…"] = f"{len(value) - most} more"
+        return limited
     if isinstance(value, (list, tuple)):
         kept_list = [_short(one, most, length) for one in value[:most]]
         return [*kept_list, f"… {len(value) - most} more"] if len(value) > most else kept_list
@@ -168,7 +171,7 @@ class Archive(zipfile.ZipFile):
 
 class _Plain:
     """In place of a member's packer: what it holds, then data as it is. After a full flush nothing
-    refers to what was before, so whatever is put there stands between."""
+    refers to earlier bytes, so inserted bytes separate them."""
 
     def __init__(self, packer: Any) -> None:
         self._packer = packer

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
+from vestige.query.checks.model.refusals import classify_refusal
 from vestige.query.checks.progress.loops import FAILED, is_storm
 from vestige.query.checks.progress.pace import was_too_long
 from vestige.query.checks.wording import format_error
@@ -36,7 +37,8 @@ _FAILED_OUTCOMES = frozenset(["error", "timeout", "interrupted"])
 def failed_call(evidence: Evidence) -> Iterator[Finding]:
     groups: dict[tuple[str, str], list[SpanInfo]] = {}
     for call in _unrecovered_calls(evidence):
-        groups.setdefault((_kind(call), format_error(evidence, call)), []).append(call)
+        error = format_error(evidence, call)
+        groups.setdefault((_kind(call, error), error), []).append(call)
     for (kind, error), calls in list(groups.items())[:FINDINGS_MAX]:
         count = f" ({len(calls)} calls)" if len(calls) > 1 else ""
         event = _EVENTS.get(kind, "Model call failed")
@@ -54,6 +56,13 @@ def failed_call(evidence: Evidence) -> Iterator[Finding]:
 
 
 _EVENTS = {
+    "call/overloaded": "The provider was overloaded",
+    "call/rate-limited": "Rate limit of the provider reached",
+    "call/quota": "Quota of the account used up",
+    "call/policy": "The provider refused the request for its policy",
+    "call/too-long": "The request exceeded the context window",
+    "call/not-allowed": "The provider refused access",
+    "call/not-reached": "The provider was not reached",
     "call/broken-stream": "Model response broke off",
     "call/given-up": "Model call cancelled",
 }
@@ -95,18 +104,18 @@ def _severity(evidence: Evidence, call: SpanInfo) -> Severity:
     return "error" if evidence.run.info.outcome in _FAILED_OUTCOMES else "warning"
 
 
-def _kind(call: SpanInfo) -> str:
+def _kind(call: SpanInfo, error: str) -> str:
     code = call.attributes.get("status_code")
     if call.status == "timeout":
         return "call/timeout"
     if call.status == "cancelled":
         return "call/given-up"
-    if not isinstance(code, int):
-        return "call/not-reached"
-    if code < 400:
+    if isinstance(code, int) and code < 400:
         return "call/broken-stream" if call.attributes.get("response.partial") else "call/failed"
-    if code in (401, 403):
-        return "call/not-allowed"
-    if code == 429:
-        return "call/rate-limited"
-    return "call/refused" if code < 500 else "call/server-error"
+    reason = classify_refusal(code, error)
+    if reason is not None:
+        return f"call/{reason}"
+    if not isinstance(code, int):
+        # A span without a status and a URL may be a client's, which raised for its own reasons.
+        return "call/not-reached" if "url" in call.attributes else "call/failed"
+    return "call/refused"

@@ -17,6 +17,8 @@ from itertools import islice
 from vestige.providers.models import Request
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.model.history_mutation import Change, find_changes
+from vestige.query.checks.model.refusals import classify_refusal
+from vestige.query.checks.wire_bodies import sent_calls
 from vestige.query.evidence import Evidence
 from vestige.query.formatting import single_line
 from vestige.record.finding import Finding, Severity
@@ -42,7 +44,8 @@ _HISTORY_WORDS = re.compile(
     re.IGNORECASE,
 )
 
-_ANNOUNCEMENT = re.compile(r"compact|summar|trim|repair", re.IGNORECASE)
+ANNOUNCEMENT = re.compile(r"compact|summar|trim|repair", re.IGNORECASE)
+"""Names of spans that explain a change of the history."""
 
 
 # --- invalid requests -------------------------------------------------------------------------
@@ -51,18 +54,18 @@ _ANNOUNCEMENT = re.compile(r"compact|summar|trim|repair", re.IGNORECASE)
 @check(
     "invalid-history",
     title="Invalid conversation history",
-    looks_at="request bodies of llm spans, by the rules of their provider; error responses",
+    looks_at="request bodies that were sent, by the rules of their provider; error responses",
     severity="error",
     confidence=0.95,
     false_positives="a compatible API may accept what the original provider rejects: a warning "
     "if the request was not rejected",
-    version=3,
+    version=4,
 )
 def invalid_history(evidence: Evidence) -> Iterator[Finding]:
     """Yield one finding for each set of problems that first occurs in the same request."""
     occurrences: dict[str, _Occurrences] = {}
     refusals: set[str] = set()
-    for span in evidence.model_calls:
+    for span in sent_calls(evidence):
         request = evidence.request(span)
         problems = list(request.problems) if request is not None else []
         refusal = find_refusal(evidence, span)
@@ -145,11 +148,15 @@ def find_refusal(evidence: Evidence, span: SpanInfo) -> str | None:
         return None  # an HTTP call without a status has no response
     response = evidence.response(span)
     if response is not None and response.error:
-        return response.error
-    if span.status != "error" and type(code) is not int:
+        error = response.error
+    elif span.status != "error" and type(code) is not int:
         return None
-    message = span.attributes.get("error.message")
-    return str(message) if message else (evidence.output(span) or f"status {code or span.status}")
+    else:
+        message = span.attributes.get("error.message")
+        error = str(message) if message else evidence.output(span) or ""
+        error = error or f"status {code or span.status}"
+    # Overload, limits, quota, keys and policy do not depend on the history.
+    return None if classify_refusal(code, error) is not None else error
 
 
 # --- changes by a transform ---------------------------------------------------------------------
@@ -168,7 +175,7 @@ def history_mutation(evidence: Evidence) -> Iterator[Finding]:
     """Yield one finding per kind of change and step name: a faulty transform repeats its change."""
     seen: dict[tuple[str, str], list[tuple[Change, SpanInfo, SpanInfo]]] = {}
     done: set[str] = set()
-    for call in evidence.model_calls:
+    for call in sent_calls(evidence):
         before_span = _find_before(evidence, call)
         if before_span is None or before_span.id in done:
             continue  # a second call of the same step has another prompt
@@ -244,7 +251,7 @@ def _index_announcements(evidence: Evidence) -> dict[str | None, list[int]]:
     """Return the indexes of repair and compaction spans, by parent."""
     indexes: dict[str | None, list[int]] = {}
     for index, span in enumerate(evidence.run.spans):
-        if span.type == "repair" or _ANNOUNCEMENT.search(span.name):
+        if span.type == "repair" or ANNOUNCEMENT.search(span.name):
             indexes.setdefault(span.parent_id, []).append(index)
     return indexes
 

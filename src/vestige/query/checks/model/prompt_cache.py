@@ -32,6 +32,7 @@ from vestige.providers.prompt_cache import (
 )
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.model.history_mutation import common_ends
+from vestige.query.checks.wire_bodies import sent_calls
 from vestige.query.evidence import Evidence
 from vestige.query.formatting import pluralize, single_line
 from vestige.record.finding import Finding
@@ -82,6 +83,7 @@ EVIDENCE_MAX = 6
     confidence=0.9,
     false_positives="a side task on the same messages with another model; a prompt that changes "
     "on purpose; only a hint if usage was not recorded",
+    version=2,
 )
 def cache_miss(evidence: Evidence) -> Iterator[Finding]:
     """Yield one finding per cause and component: the first miss, and the number of misses."""
@@ -104,7 +106,7 @@ def cache_miss(evidence: Evidence) -> Iterator[Finding]:
 )
 def cache_churn(evidence: Evidence) -> Iterator[Finding]:
     groups: dict[str, list[_Call]] = {}
-    for span in evidence.model_calls:
+    for span in sent_calls(evidence):
         call = _Call(span, evidence)
         if call.usage.cache_write_tokens is not None or call.usage.cache_read_tokens is not None:
             groups.setdefault(span.component, []).append(call)
@@ -256,7 +258,7 @@ class _Miss:
 def _find_misses(evidence: Evidence) -> Iterator[_Miss]:
     threads: dict[str, list[_Thread]] = {}
     hints: Counter[str] = Counter()
-    for span in evidence.model_calls:
+    for span in sent_calls(evidence):
         if span.status not in ("ok", None):
             continue  # a failed call caches nothing
         call = _Call(span, evidence)
@@ -390,7 +392,12 @@ def _explain_by_fingerprint(before: _Call, after: _Call, sure: bool) -> _Miss | 
 
 def _explain_breakpoint(before: _Call, after: _Call, change: PrefixChange, sure: bool) -> _Miss:
     old = change.breakpoints_before[-1]
-    if change.breakpoints_after:
+    if change.breakpoints_after and change.breakpoints_after[-1] == old:
+        message = (
+            f"The cache breakpoint moved back within {old}, from {change.bytes_before:,} to "
+            f"{change.bytes_after:,} bytes"
+        )
+    elif change.breakpoints_after:
         message = f"The cache breakpoint moved back from {old} to {change.breakpoints_after[-1]}"
     else:
         message = f"The cache breakpoint at {old} is missing, so the request does not use the cache"
@@ -405,7 +412,7 @@ def _explain_bytes(
     new: BodyPosition,
     sure: bool,
 ) -> _Miss:
-    contributor, spans = _find_contributor(before, after, old.offset, new.offset)
+    contributor, spans = _find_contributor(before, after, new.offset)
     details = (
         f"byte {new.offset:,} ({new.part.path}): "
         f'"{single_line(old.excerpt, 60)}" became "{single_line(new.excerpt, 60)}"'
@@ -437,9 +444,7 @@ def _explain_bytes(
 # --- contributors --------------------------------------------------------------------
 
 
-def _find_contributor(
-    before: _Call, after: _Call, old_at: int, new_at: int
-) -> tuple[str | None, list[str]]:
+def _find_contributor(before: _Call, after: _Call, new_at: int) -> tuple[str | None, list[str]]:
     """Return the contributor of the changed segment, with sizes, and the assembly spans."""
     old_span, new_span = (call.evidence.assembly(call.span) for call in (before, after))
     if new_span is None:

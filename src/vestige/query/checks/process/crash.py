@@ -1,8 +1,8 @@
-"""How it ended when it did not end well: killed, crashed, uncaught, or simply left.
+"""Check how a failed run ended: killed, crashed, uncaught exception, or abandoned.
 
-Three witnesses: the collector's stamp (attribute `crash`), the process's own last words
-(attribute `last_words`), and an exception that left the run's root span. One end is told
-once, by the witness who knows most. The cause is the span that was in flight.
+Three witnesses: the collector's stamp (attribute `crash`), the process's own crash log
+(attribute `last_words`), and an exception that left the run's root span. Each end is reported
+once, by the witness with most details. The cause is the span that was in flight.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ OOM_RSS_MIN = GIB
 FINDINGS_MAX = 20
 """A run may have as many processes, and threads that die, as it likes."""
 
+WRAPPED_MAX = 200
+"""Spans inside a failed one that are searched for the exception that it wraps."""
+WRAPPED_TEXT = 120
+"""Characters at the end of an error that the exception around it repeats."""
 EVIDENCE_MAX = 10
 
 _FAULTS = {
@@ -49,12 +53,13 @@ _STOPPED = ("crash/SIGTERM", "crash/SIGKILL", "crash/unknown")
 @check(
     "crash",
     title="The process died",
-    looks_at="the collector's stamp, and the process's last words",
+    looks_at="the collector's stamp, and the crash log of the process",
     severity="error",
     confidence=0.98,
-    false_positives="a process that somebody stopped on purpose (a hint, where an idle one is stopped by its parent); "
+    false_positives="a process that was stopped on purpose (a hint, if its parent stopped it, or "
+    "if it had no work of its own); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=5,
+    version=7,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
@@ -68,20 +73,24 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     within = _in_flight(evidence, stamp.writer, cause)
     oom = " Probably out of memory." if (kind, basis) == ("crash/oom", "hypothesis") else ""
     fault = stamp.attributes.get("fault")
-    said = f" Fault: {formatting.single_line(str(fault), 120)}." if fault else ""
+    details = f" Fault: {formatting.single_line(str(fault), 120)}." if fault else ""
     raw = evidence.raw(stamp.body) if stamp.body is not None else None
     if fault and kind == "crash/SIGTERM":
         stood = format_threads((raw or b"").decode(errors="replace"))
-        said = f" Stood at {stood}." if stood else ""
-    standing = find_last_stall(evidence.run, stamp.writer)
-    if standing is not None and not said:
-        said = f" Before that {format_stall(standing)}."
-    last = _last_words(evidence, stamp.writer)
-    if kind == "crash/exit" and last is not None and not said:
-        said = f" It called {formatting.single_line(str(last.attributes['last_words']), 40)}."
+        details = f" It was at {stood}." if stood else ""
+    stall = find_last_stall(evidence.run, stamp.writer)
+    if stall is not None and not details:
+        details = f" Before that {format_stall(stall)}."
+    last = _find_crash_log(evidence, stamp.writer)
+    if kind == "crash/exit" and last is not None and not details:
+        details = f" It called {formatting.single_line(str(last.attributes['last_words']), 40)}."
     stopped = kind in _STOPPED and _is_idle_child(evidence, stamp)
     if stopped:
-        said += " Its parent outlived it, and probably stopped it, as pools do."
+        details += " Its parent outlived it, and probably stopped it, as pools do."
+        basis, confidence = "hypothesis", 0.5
+    elif kind == "crash/SIGTERM" and _is_idle_service(evidence, stamp):
+        stopped = True
+        details = " It had no work of its own, so it was probably stopped on purpose."
         basis, confidence = "hypothesis", 0.5
     return make_finding(
         evidence,
@@ -93,7 +102,7 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
         cause=cause,
         evidence=within,
         message=f"{formatting.single_line(stamp.message, 200)}; "
-        f"{formatting.pluralize(_count(stamp, 'open_spans'), 'span')} in flight.{oom}{said}",
+        f"{formatting.pluralize(_count(stamp, 'open_spans'), 'span')} open.{oom}{details}",
     )
 
 
@@ -115,9 +124,20 @@ def _is_idle_child(evidence: Evidence, stamp: LogInfo) -> bool:
     return parent.started_ns + parent.duration_ns >= stamp.time_ns
 
 
+def _is_idle_service(evidence: Evidence, stamp: LogInfo) -> bool:
+    """A process whose only span in this run is its own: its requests and tasks are other runs.
+
+    Servers such as uvicorn finish their requests at SIGTERM, then let the signal end them.
+    """
+    own = [span.type for span in evidence.run.spans if span.writer == stamp.writer]
+    return own == ["process"]
+
+
 def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
-    """What killed it; from the parent's word if there is one, else from what was left behind."""
-    last = _last_words(evidence, stamp.writer)
+    """Return how the process died: as its parent recorded, else from the evidence."""
+    if stamp.attributes.get("stopped"):
+        return "crash/stopped", "measured", 1.0
+    last = _find_crash_log(evidence, stamp.writer)
     if last is not None and last.attributes.get("error.type") == "MemoryError":
         return "crash/oom", "measured", 0.95
     signal = stamp.attributes.get("signal") or _signal_of(stamp.attributes)
@@ -146,7 +166,7 @@ def _kind_of_last_words(log: LogInfo) -> str:
 def _signal_of(attributes: Attributes) -> str | None:
     """The fatal signal that faulthandler saw."""
     fault = str(attributes.get("fault") or "")
-    return next((signal for said, signal in _FAULTS.items() if said in fault), None)
+    return next((signal for text, signal in _FAULTS.items() if text in fault), None)
 
 
 def _rss_bytes(evidence: Evidence, writer: str) -> int:
@@ -165,30 +185,30 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
 
 @check(
     "uncaught-exception",
-    title="An exception that nobody caught",
+    title="Uncaught exception",
     looks_at="last words, and the error on the run's root span",
     severity="error",
     confidence=0.95,
-    false_positives="an exception that leaves its run and is caught outside of it, as a program's way to say no",
-    version=6,
+    false_positives="an exception that leaves its run and is deliberately caught outside of it",
+    version=7,
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
-    told: set[tuple[object, object]] = set()
+    reported: set[tuple[object, object]] = set()
     found = 0
     stamped = {log.writer for log in evidence.run.logs if _is_stamp(log, died=True)}
     for log in evidence.run.logs:
         if _is_last_words(log) and "error.type" in log.attributes and log.writer not in stamped:
             found += 1
-            told.add(_error(log.attributes))
+            reported.add(_error(log.attributes))
             if found <= FINDINGS_MAX:
                 call = call_behind(evidence, log)
                 yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95, call)
     root = evidence.root
     if root is None or root.status not in ("error", "timeout"):
         return
-    if "error.type" in root.attributes and _error(root.attributes) not in told:
-        # Whether the program caught it outside the run, only the process's own run tells.
-        yield _uncaught(evidence, root.attributes, root.id, "an exception left the run", 0.85)
+    if "error.type" in root.attributes and _error(root.attributes) not in reported:
+        # Only the process's own run shows whether the program caught it outside the run.
+        yield _uncaught(evidence, root.attributes, root.id, "uncaught exception", 0.85)
 
 
 def _uncaught(
@@ -200,6 +220,9 @@ def _uncaught(
     call: SpanInfo | None = None,
 ) -> Finding:
     chain = _chain_of(evidence, _error(attributes))
+    if chain and call is None:
+        wrapped = _find_wrapped(evidence, chain[0])
+        chain = [wrapped, *chain] if wrapped is not None else chain
     kind, error_type = "crash/uncaught", str(attributes["error.type"])
     if "MemoryError" in (error_type, attributes.get("error.cause.type")):
         kind = "crash/oom"
@@ -207,13 +230,14 @@ def _uncaught(
         kind = "crash/exit"
     elif error_type == "KeyboardInterrupt":
         kind, how = "stopped/keyboard", "stopped from the keyboard"
-    # What is said of a call stands in full at the call, and where comes after it.
-    said = formatting.single_line(str(attributes.get("error.message") or ""), 80 if call else 160)
+    # The full message of a failed call is at the call; here it leaves room for the location.
+    text = formatting.single_line(str(attributes.get("error.message") or ""), 80 if call else 160)
+    error = formatting.single_line(error_type, 60) + (f": {text}" if text else "")
     where = f", raised in {formatting.single_line(chain[0].name, 60)}" if chain else ""
     place = format_location(attributes.get("error.stack"))
     if call is not None and not chain:
         where = f", after {named(call)} failed,"
-        place = place.rpartition("called from ")[2]  # where in the SDK it was raised tells nothing
+        place = place.rpartition("called from ")[2]  # not the line inside the SDK
     where += f" at {place}" if place else ""
     return make_finding(
         evidence,
@@ -223,7 +247,7 @@ def _uncaught(
         confidence=confidence,
         cause=chain[0].id if chain else call.id if call else _known(evidence, span_id),
         evidence=[span.id for span in chain[:EVIDENCE_MAX]] or ([call.id] if call else []),
-        message=f"{formatting.single_line(how, 80)}: {formatting.single_line(error_type, 60)}{f': {said}' if said else ''}{where}.{_caused_by(attributes)}",
+        message=f"{formatting.single_line(how, 80)}: {error}{where}.{_caused_by(attributes)}",
     )
 
 
@@ -232,22 +256,22 @@ def _caused_by(attributes: Attributes) -> str:
     kind = attributes.get("error.cause.type")
     if not kind:
         return ""
-    said = formatting.single_line(str(attributes.get("error.cause.message") or ""), 160)
+    text = formatting.single_line(str(attributes.get("error.cause.message") or ""), 160)
     place = format_location(attributes.get("error.cause.stack"))
-    cause = f"{formatting.single_line(str(kind), 60)}{f': {said}' if said else ''}"
+    cause = f"{formatting.single_line(str(kind), 60)}{f': {text}' if text else ''}"
     return f" Caused by {cause}{f' at {place}' if place else ''}."
 
 
 def call_behind(evidence: Evidence, log: LogInfo) -> SpanInfo | None:
-    """The model call that an SDK's exception is about: the last that failed, if both say the same."""
+    """Return the last failed model call, if its error is the one in the SDK's exception."""
     failed = (span for span in reversed(evidence.model_calls) if span.status not in ("ok", None))
     message = str(log.attributes.get("error.message") or "")
     for call in failed:
         if call.writer != log.writer or "error.type" not in call.attributes:
             continue
-        code, said = call.attributes.get("status_code"), call.attributes.get("error.message")
+        code, error = call.attributes.get("status_code"), call.attributes.get("error.message")
         same_code = isinstance(code, int) and code >= 400 and f"code: {code}" in message
-        text = str(said or "").rpartition(": ")[2]
+        text = str(error or "").rpartition(": ")[2]
         same_text = len(text) >= 8 and text in message
         cause = log.attributes.get("error.cause.type")
         beneath = ("error.cause.type", "error.cause.message")  # both may wrap a third
@@ -275,16 +299,33 @@ def _chain_of(evidence: Evidence, error: tuple[object, object]) -> list[SpanInfo
     return chain
 
 
+def _find_wrapped(evidence: Evidence, span: SpanInfo) -> SpanInfo | None:
+    """Return the failed call inside a span whose error the span's own exception repeats."""
+    found: SpanInfo | None = None
+    message = str(span.attributes.get("error.message") or "")
+    inside = list(evidence.children.get(span.id, ()))
+    for _ in range(WRAPPED_MAX):
+        if not inside:
+            break
+        child = inside.pop()
+        own = str(child.attributes.get("error.message") or "")
+        text = own.strip()[-WRAPPED_TEXT:]
+        if child.status in ("error", "timeout") and len(text) >= 8 and text in message:
+            found = child
+            inside = list(evidence.children.get(child.id, ()))
+    return found
+
+
 # --- what was left open -----------------------------------------------------------------------
 
 
 @check(
     "in-flight-end",
-    title="Work that was begun and never ended",
+    title="Unfinished work",
     looks_at="spans that are open, or were interrupted, in a run that is over",
     severity="error",
     confidence=0.8,
-    false_positives="work that is meant to outlive the run; a program that forgets to end its spans",
+    false_positives="work that should outlive the run; a program that forgets to end its spans",
 )
 def in_flight_end(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=False))
@@ -294,7 +335,7 @@ def in_flight_end(evidence: Evidence) -> Iterator[Finding]:
             evidence,
             "in-flight-end",
             kind="in-flight/exited",
-            # An exception that left a program without `with` is told in the process's run.
+            # An exception in a program without `with` is reported in the process's run.
             severity="error" if log.attributes.get("exit_code") else "warning",
             cause=cause,
             evidence=_in_flight(evidence, log.writer, cause),
@@ -315,7 +356,8 @@ def in_flight_end(evidence: Evidence) -> Iterator[Finding]:
             evidence=[span.id for span in reversed(left)][:EVIDENCE_MAX],
             message=f"the run ended ({formatting.single_line(root.status, 20)}) while "
             f"{formatting.pluralize(len(left), 'span')} had not, the last "
-            f"{formatting.single_line(left[-1].type, 20)} {formatting.single_line(left[-1].name, 60)}.",
+            f"{formatting.single_line(left[-1].type, 20)} "
+            f"{formatting.single_line(left[-1].name, 60)}.",
         )
 
 
@@ -331,8 +373,8 @@ def _is_last_words(log: LogInfo) -> bool:
     return log.component == OWN_COMPONENT and "last_words" in log.attributes
 
 
-def _last_words(evidence: Evidence, writer: str) -> LogInfo | None:
-    """Of the process itself: a thread or a task may die while the process goes on."""
+def _find_crash_log(evidence: Evidence, writer: str) -> LogInfo | None:
+    """Find the crash log of the process itself: threads and tasks may die alone."""
     found = [
         log
         for log in evidence.run.logs
@@ -356,7 +398,7 @@ def _last_span(evidence: Evidence, stamp: LogInfo) -> str | None:
 
 
 def _in_flight(evidence: Evidence, writer: str, first: str | None) -> list[str]:
-    """What was interrupted, the innermost first."""
+    """Return the interrupted spans, innermost first."""
     left = [
         span.id
         for span in reversed(evidence.run.spans)

@@ -29,6 +29,7 @@ BODIES_MAX = 200
     severity="warning",
     confidence=0.98,
     false_positives="none; the missing records may not matter",
+    version=2,
 )
 def recorder_gap(evidence: Evidence) -> Iterator[Finding]:
     dropped: Counter[str] = Counter()
@@ -36,17 +37,16 @@ def recorder_gap(evidence: Evidence) -> Iterator[Finding]:
         if log.component == OWN_COMPONENT and "gap" in log.attributes:
             count = log.attributes.get("count")
             dropped[str(log.attributes["gap"])] += count if isinstance(count, int) else 1
-    if dropped:
+    if dropped.total():
         reasons = ", ".join(
-            f"{formatting.single_line(reason, 60)} ({n})" for reason, n in dropped.most_common(4)
+            f"{formatting.single_line(reason, 200)} ({n})" for reason, n in dropped.most_common(4)
         )
         yield make_finding(
             evidence,
             "recorder-gap",
             kind="health/gap",
             cause=evidence.root.id if evidence.root is not None else None,
-            message=f"The recorder dropped {formatting.pluralize(dropped.total(), 'record')}: "
-            f"{reasons}.",
+            message=f"{_count_records(dropped)} missing: {reasons}.",
             command="vestige doctor",
         )
     without_start = [span.id for span in evidence.run.spans if span.seq is None]
@@ -60,6 +60,11 @@ def recorder_gap(evidence: Evidence) -> Iterator[Finding]:
             message=f"{formatting.pluralize(len(without_start), 'span')} without a start record: "
             "only later records arrived.",
         )
+
+
+def _count_records(dropped: Counter[str]) -> str:
+    total = dropped.total()
+    return f"{formatting.pluralize(total, 'record')} {'is' if total == 1 else 'are'}"
 
 
 @check(

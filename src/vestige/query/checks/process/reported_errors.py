@@ -9,6 +9,7 @@ query/checks/process/test_suite.py the assertion that failed a test.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 
@@ -25,6 +26,9 @@ FINDINGS_MAX = 10
 """Kinds of errors that are reported, each once with its count."""
 
 EVIDENCE_MAX = 6
+
+_NOT_FATAL = re.compile(r"\bnon-?fatal\b", re.IGNORECASE)
+"""A library that says so itself, such as a tracer whose backend cannot be reached."""
 
 
 @check(
@@ -52,6 +56,7 @@ def reported_error(evidence: Evidence) -> Iterator[Finding]:
             evidence,
             "reported-error",
             kind="error/reported",
+            severity="hint" if _NOT_FATAL.search(logs[0].message) else "warning",
             cause=spans[0] if spans else None,
             evidence=spans[:EVIDENCE_MAX],
             message=_format_message(logs[0], len(logs)),

@@ -2,11 +2,16 @@
 
 A `message_id` identifies a message. Its target is the `target_conversation_id` of the enqueue span.
 It is delivered to the `conversation_id` of the deliver span, or else to the run's conversation.
+A turn is a run of its own, so the earlier runs of the conversation and the runs that a delivery
+links to are read, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
@@ -22,10 +27,12 @@ _RECEIVED = ("queue.dequeue", "queue.deliver")
 @check(
     "duplicate-delivery",
     title="Message delivered twice",
-    looks_at="queue.deliver and queue.enqueue spans of one message_id",
+    looks_at="queue.deliver and queue.enqueue spans of one message_id, in this run and in earlier "
+    "runs of its conversation",
     severity="error",
     confidence=0.95,
     false_positives="a message for several receivers that was enqueued once",
+    version=2,
 )
 def duplicate_delivery(evidence: Evidence) -> Iterator[Finding]:
     enqueued = _by_message(evidence, "queue.enqueue")
@@ -46,6 +53,30 @@ def duplicate_delivery(evidence: Evidence) -> Iterator[Finding]:
             message=f"Message {_short(message_id)} was delivered {len(arrived)} times, but "
             f"enqueued {formatting.pluralize(len(sent), 'time') if sent else 'elsewhere'}.",
         )
+    yield from _delivered_before(evidence, enqueued)
+
+
+def _delivered_before(evidence: Evidence, enqueued: dict[str, list[SpanInfo]]) -> Iterator[Finding]:
+    """Yield messages that an earlier run of the conversation delivered already."""
+    others = evidence.once(_read_other_runs)
+    found = 0
+    for message_id, spans in _by_message(evidence, "queue.deliver").items():
+        arrived = [span for span in spans if span.status in ("ok", None)]
+        before = others.delivered.get(message_id, [])
+        sent = len(enqueued.get(message_id, [])) + others.enqueued.get(message_id, 0)
+        if not arrived or len(before) < max(1, sent) or found >= FINDINGS_MAX:
+            continue
+        found += 1
+        yield make_finding(
+            evidence,
+            "duplicate-delivery",
+            kind="delivery/twice",
+            cause=arrived[0].id,
+            evidence=[span.id for span in arrived][:10],
+            message=f"Message {_short(message_id)} was delivered again: run {before[-1]} of this "
+            "conversation had delivered it.",
+            command=f"vestige show {before[-1]}",
+        )
 
 
 @check(
@@ -56,6 +87,7 @@ def duplicate_delivery(evidence: Evidence) -> Iterator[Finding]:
     confidence=0.9,
     false_positives="a router that renames conversations; a deliver span in the sender's run "
     "without a conversation_id",
+    version=2,
 )
 def misrouted_delivery(evidence: Evidence) -> Iterator[Finding]:
     enqueued = _by_message(evidence, "queue.enqueue")
@@ -70,6 +102,8 @@ def misrouted_delivery(evidence: Evidence) -> Iterator[Finding]:
         actual, sure = _find_destination(evidence, span, has_enqueue=bool(sent))
         if not sent and (target := _text(span, "target_conversation_id")):
             expected = {target}
+        elif not sent:
+            expected = evidence.once(_read_other_runs).targets.get(_message_id(span) or "", set())
         if not expected or actual is None or actual in expected or found >= FINDINGS_MAX:
             continue
         found += 1
@@ -187,6 +221,54 @@ def unlinked_delivery(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+# --- other runs -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _OtherRuns:
+    """Messages of the earlier runs of the conversation, and of the runs that deliveries link to."""
+
+    delivered: dict[str, list[str]] = field(default_factory=dict)
+    """Short ids of the runs of this conversation that delivered a message."""
+    enqueued: Counter[str] = field(default_factory=Counter)
+    targets: dict[str, set[str]] = field(default_factory=dict)
+    """Conversations that a message was sent to."""
+
+
+def _read_other_runs(evidence: Evidence) -> _OtherRuns:
+    found = _OtherRuns()
+    deliveries = evidence.of_type(*_RECEIVED)
+    if not deliveries:
+        return found
+    own = evidence.run.info
+    earlier = {
+        run.id: run.short_id
+        for run in evidence.conversation
+        if run.id != own.id and run.started_ns <= own.started_ns
+    }
+    linked = {
+        link.target_run: None
+        for span in deliveries
+        for link in evidence.links_of.get(span.id, ())
+        if link.target_run not in (None, own.id)
+    }
+    # The latest runs first: a bounded number of them is read.
+    run_ids = [run_id for run_id in (*linked, *reversed(earlier)) if run_id]
+    for span in evidence.facts_of(list(dict.fromkeys(run_ids))):
+        message_id = _attribute_text(span.attributes, "message_id")
+        if message_id is None:
+            continue
+        if span.type == "queue.enqueue":
+            found.enqueued[message_id] += 1
+            if target := _attribute_text(span.attributes, "target_conversation_id"):
+                found.targets.setdefault(message_id, set()).add(target)
+        elif span.type == "queue.deliver" and span.status in ("ok", None):
+            elsewhere = _attribute_text(span.attributes, "conversation_id")
+            if span.run_id in earlier and elsewhere in (None, own.conversation_id):
+                found.delivered.setdefault(message_id, []).append(earlier[span.run_id])
+    return found
+
+
 # --- helpers ------------------------------------------------------------------------------------
 
 
@@ -222,8 +304,12 @@ def _message_id(span: SpanInfo) -> str | None:
 
 
 def _text(span: SpanInfo, name: str) -> str | None:
+    return _attribute_text(span.attributes, name)
+
+
+def _attribute_text(attributes: Mapping[str, Any], name: str) -> str | None:
     """Return an attribute as text. Some programs use numbers as ids."""
-    value = span.attributes.get(name)
+    value = attributes.get(name)
     return None if value is None or value == "" else str(value)
 
 

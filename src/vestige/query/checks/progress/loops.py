@@ -14,7 +14,11 @@ from vestige.limits import KIB
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.progress.repetition import Repeat, find_repeats
-from vestige.query.checks.requested_calls import iter_requested_calls, latest_results
+from vestige.query.checks.requested_calls import (
+    iter_requested_calls,
+    latest_results,
+    model_calls,
+)
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
@@ -68,7 +72,7 @@ class Call:
     confidence=0.9,
     false_positives="intended polling: only a hint if results differ between rounds, or if "
     "arguments are not recorded",
-    version=3,
+    version=4,
 )
 def loop(evidence: Evidence) -> Iterator[Finding]:
     found = 0
@@ -83,13 +87,35 @@ def loop(evidence: Evidence) -> Iterator[Finding]:
 
 def _sequences(evidence: Evidence) -> Iterator[list[Call]]:
     """Yield all tool calls, then those of each component without interleaved others."""
-    calls = _executed_calls(evidence) or _requested_calls(evidence)
+    executed = _executed_calls(evidence)
+    calls = executed or _requested_calls(evidence)
+    if not executed:
+        # Requests of a service or a batch are of many conversations, whose calls may be equal.
+        yield from _by_conversation(evidence, calls)
+        return
     yield calls
     by_component: dict[str, list[Call]] = {}
     for call in calls:
         by_component.setdefault(call.span.component, []).append(call)
     if len(by_component) > 1:
         yield from by_component.values()
+
+
+def _by_conversation(evidence: Evidence, calls: list[Call]) -> Iterator[list[Call]]:
+    """Yield the calls of each conversation: its requests begin alike and only grow."""
+    turns = {model.span.id: model for model in model_calls(evidence)}
+    open_conversations: dict[str, list[Call]] = {}
+    sizes: dict[str, int] = {}
+    done: list[list[Call]] = []
+    for call in calls:
+        model = turns.get(call.span.id)
+        opening = model.opening if model is not None else ""
+        size = sum(model.results.values()) if model is not None else 0
+        if opening and size < sizes.get(opening, 0):
+            done.append(open_conversations.pop(opening, []))  # a new one with the same question
+        sizes[opening] = size
+        open_conversations.setdefault(opening, []).append(call)
+    yield from (*done, *open_conversations.values())
 
 
 def _executed_calls(evidence: Evidence) -> list[Call]:

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from itertools import pairwise, takewhile
 from statistics import median
 
+from vestige.providers.prices import context_window
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.requested_calls import model_calls
+from vestige.query.checks.wire_bodies import sent_calls
 from vestige.query.evidence import Evidence
 from vestige.query.failures.stall_report import find_last_stall, find_stall_location, is_stall
+from vestige.query.stats.costs import span_costs
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
@@ -43,13 +46,14 @@ LOSS_TOKENS_MIN = 2_000
 LOSS_BYTES_MIN = 8_000
 """Of a smaller request, half is only a message or two."""
 
-WINDOWS = (
-    ("gpt-4.1", 1_047_576), ("gpt-4o", 128_000), ("gpt-4-turbo", 128_000), ("gpt-4-32k", 32_768),
-    ("gpt-4", 8_192), ("gpt-3.5", 16_385), ("gpt-5", 400_000), ("o1", 200_000), ("o3", 200_000),
-    ("o4", 200_000), ("claude", 200_000), ("gemini-1.5-pro", 2_097_152), ("gemini", 1_048_576),
-    ("llama-3", 128_000), ("mistral-large", 128_000), ("deepseek", 128_000), ("qwen", 128_000),
+SMALLEST_WINDOW = 2_048
+"""No chat model has a smaller window. The model table, which takes 0.2 s to load, is therefore
+not needed for short calls."""
+
+FAMILY_WINDOWS = (
+    ("gemini", 1_048_576), ("llama-3", 128_000), ("mistral-large", 128_000), ("qwen", 128_000),
 )  # fmt: skip
-"""Context windows in tokens by prefix of the model. The attribute `context_window` overrides."""
+"""Context windows by prefix, for models that genai-prices has without one."""
 
 _COMPACTION = re.compile(
     r"compact|summar|trim|prun|truncat|repair|condens|forget|reset|clear", re.I
@@ -161,7 +165,7 @@ def _ancestors(evidence: Evidence, span_id: str) -> Iterator[str]:
     severity="warning",
     confidence=0.7,
     false_positives="a task that is long on purpose",
-    version=2,
+    version=3,
 )
 def runaway_cost(evidence: Evidence) -> Iterator[Finding]:
     calls = evidence.model_calls
@@ -181,9 +185,9 @@ def runaway_cost(evidence: Evidence) -> Iterator[Finding]:
             f"{formatting.number(TOKENS_MAX)}); the largest request had "
             f"{formatting.number(_tokens_in(largest) or 0)}.",
         )
-    cost = sum(_number(span, "cost_usd") for span in calls)
+    cost = _dollars(evidence, calls)
     if cost > COST_MAX_USD:
-        costliest = max(calls, key=lambda span: _number(span, "cost_usd"))
+        costliest = max(calls, key=lambda span: _dollars(evidence, [span]))
         yield make_finding(
             evidence,
             "runaway-cost",
@@ -192,10 +196,16 @@ def runaway_cost(evidence: Evidence) -> Iterator[Finding]:
             evidence=[costliest.id],
             message=f"${cost:.2f} in {formatting.pluralize(len(calls), 'model call')} (limit "
             f"${COST_MAX_USD:.0f}); the most expensive cost "
-            f"${_number(costliest, 'cost_usd'):.2f}.",
+            f"${_dollars(evidence, [costliest]):.2f}.",
         )
     for agent_calls in _by_agent(calls):
         yield from _find_growth(evidence, agent_calls)
+
+
+def _dollars(evidence: Evidence, calls: list[SpanInfo]) -> float:
+    """Return the cost by the price table, or what the program recorded if that is more."""
+    recorded = sum(_number(span, "cost_usd") for span in calls)
+    return max(recorded, span_costs(calls, evidence.prices).dollars or 0.0)
 
 
 def _find_growth(evidence: Evidence, calls: list[SpanInfo]) -> Iterator[Finding]:
@@ -234,8 +244,8 @@ def _find_growth(evidence: Evidence, calls: list[SpanInfo]) -> Iterator[Finding]
     looks_at="input tokens and the model's window, and requests that were rejected as too long",
     severity="warning",
     confidence=0.6,
-    false_positives="a model with a larger window than the built-in table has",
-    version=2,
+    false_positives="a model with a larger window than the table of genai-prices has",
+    version=3,
 )
 def context_pressure(evidence: Evidence) -> Iterator[Finding]:
     calls = evidence.model_calls
@@ -256,7 +266,9 @@ def context_pressure(evidence: Evidence) -> Iterator[Finding]:
     full = [
         (tokens / window, tokens, window, span)
         for span in calls
-        if (tokens := _tokens_in(span)) and (window := _window(span)) and tokens > PRESSURE * window
+        if (tokens := _tokens_in(span))
+        and (window := _window(span, tokens))
+        and tokens > PRESSURE * window
     ]
     # A successful call above the limit shows that the model has a larger window.
     larger = {_model(span) for share, *_, span in full if share > 1 and span.status == "ok"}
@@ -286,12 +298,19 @@ def _model(span: SpanInfo) -> str:
     return str(span.attributes.get("model") or "").rpartition("/")[2].lower()
 
 
-def _window(span: SpanInfo) -> int | None:
+def _window(span: SpanInfo, tokens: int) -> int | None:
+    """Return the recorded window, or that of the model table; None if it is unknown."""
     own = span.attributes.get("context_window")
     if isinstance(own, int) and own > 0:
         return own
-    model = _model(span)
-    return next((window for name, window in WINDOWS if model.startswith(name)), None)
+    model, provider = span.attributes.get("model"), span.attributes.get("provider")
+    if not isinstance(model, str) or tokens <= PRESSURE * SMALLEST_WINDOW:
+        return None
+    window = context_window(model, provider if isinstance(provider, str) else None)
+    if window is not None:
+        return window
+    name = _model(span)
+    return next((window for family, window in FAMILY_WINDOWS if name.startswith(family)), None)
 
 
 @check(
@@ -302,7 +321,7 @@ def _window(span: SpanInfo) -> int | None:
     severity="warning",
     confidence=0.7,
     false_positives="a second, shorter conversation with the same first message",
-    version=2,
+    version=3,
 )
 def history_loss(evidence: Evidence) -> Iterator[Finding]:
     openings = {model.span.id: model.opening for model in model_calls(evidence)}
@@ -315,7 +334,7 @@ def history_loss(evidence: Evidence) -> Iterator[Finding]:
         or (span.type == "llm" and _COMPACTION.search(span.name))
     ]
     found = 0
-    for calls in _by_agent(evidence.model_calls):
+    for calls in _by_agent(sent_calls(evidence)):
         for before, after in pairwise(calls):
             start, end = order[before.id], order[after.id]
             if bisect_left(compactions, start) < bisect_right(compactions, end):

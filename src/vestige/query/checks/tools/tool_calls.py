@@ -10,10 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.process.infrastructure import could_not_start
+from vestige.query.checks.agent_actions import is_final_tool
 from vestige.query.checks.requested_calls import (
     CallIndex,
     ModelCall,
@@ -26,7 +27,8 @@ from vestige.query.checks.requested_calls import (
     parse_json,
 )
 from vestige.query.checks.tools.argument_schema import find_problem
-from vestige.query.checks.wording import format_error, format_outcome, named
+from vestige.query.checks.wire_bodies import was_sent
+from vestige.query.checks.wording import format_outcome, named
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
@@ -37,45 +39,12 @@ ARGUMENTS_MAX = 100
 ID_MIN = 5
 """Shortest call id that is searched in texts: shorter ones occur by chance."""
 
-FAILED = frozenset(["error", "timeout"])
 
-
-# --- requests of failed calls -------------------------------------------------------------------
-
-
-@check(
-    "producer-blame",
-    title="Tool call failed",
-    looks_at="failed tool spans, and the llm span whose output contains their tool_call_id",
-    severity="warning",
-    confidence=0.7,
-    false_positives="a tool that fails for all arguments",
-    version=2,
+_TRANSFER = re.compile(r"transfer|hand_?-?off|delegate|route_to|switch_to", re.IGNORECASE)
+_RESULT_TEXT = re.compile(
+    r"\b(?:observation|tool (?:result|response|output)s?|function (?:result|response)|returned)\b",
+    re.IGNORECASE,
 )
-def producer_blame(evidence: Evidence) -> Iterator[Finding]:
-    requested_calls = CallIndex(evidence)
-    by_error: dict[tuple[str, str], list[tuple[RequestedCall, bool, SpanInfo]]] = {}
-    for span in evidence.of_type("tool"):
-        if span.status not in FAILED or could_not_start(evidence, span):
-            continue
-        found = requested_calls.find(span)
-        if found is not None:
-            key = (span.name, str(span.attributes.get("error.message")))
-            by_error.setdefault(key, []).append((*found, span))
-    for failures in list(by_error.values())[:FINDINGS_MAX]:
-        requested, sure, span = failures[0]
-        times = f" ({len(failures)}×)" if len(failures) > 1 else ""
-        yield make_finding(
-            evidence,
-            "producer-blame",
-            kind="producer-blame/by-id" if sure else "producer-blame/by-name",
-            confidence=0.7 if sure else 0.5,
-            basis="measured" if sure else "hypothesis",
-            cause=requested.span.id,
-            evidence=[requested.span.id, *(failed.id for _, _, failed in failures)][:EVIDENCE_MAX],
-            message=f"Model called {_format_call(requested)} with arguments that failed: "
-            f"{format_error(evidence, span)}{times}",
-        )
 
 
 # --- requests and executions ----------------------------------------------------------------------
@@ -90,7 +59,7 @@ def producer_blame(evidence: Evidence) -> Iterator[Finding]:
     confidence=0.7,
     false_positives="a call that is the answer (structured output, hand-over) or waits for a "
     "person; an agent that writes calls and results as text, without their ids",
-    version=4,
+    version=6,
 )
 def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run.info.outcome == "running":
@@ -99,7 +68,14 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     orphans = [call for call in iter_requested_calls(evidence) if not executions.match(call)]
     if orphans:
         texts = latest_texts(evidence)
-        orphans = [call for call in orphans if not _is_in_texts(call, texts)]
+        orphans = [
+            call
+            for call in orphans
+            if not is_final_tool(call.call.name)
+            and not _is_in_texts(call, texts)
+            and not _is_transfer(evidence, call)
+            and not _is_forced(evidence, call)
+        ]
     problem = "it never ran"
     if not evidence.of_type("tool"):  # HTTP capture alone does not see a tool that hangs or raises
         problem = "it returned no result: it never ran, or did not finish"
@@ -116,9 +92,35 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _is_in_texts(requested: RequestedCall, texts: Sequence[str]) -> bool:
-    """Return whether the call's id occurs in the history, where some agents write results."""
-    call_id = requested.call.id or ""
-    return len(call_id) >= ID_MIN and any(call_id in text for text in texts)
+    """Return whether the history has the call's id, or its name with a result, as text."""
+    call_id, name = requested.call.id or "", requested.call.name
+    if len(call_id) >= ID_MIN and any(call_id in text for text in texts):
+        return True
+    return any(name in text and _RESULT_TEXT.search(text) for text in texts)
+
+
+def _is_transfer(evidence: Evidence, requested: RequestedCall) -> bool:
+    """Return whether a call hands the conversation to another agent, which then answered."""
+    if _TRANSFER.search(requested.call.name) is None:
+        return False
+    place = evidence.places[requested.span.id]
+    return any(evidence.places[call.id] > place for call in evidence.model_calls)
+
+
+def _is_forced(evidence: Evidence, requested: RequestedCall) -> bool:
+    """Return whether the request forced this tool: the call is the answer, in a structure."""
+    body = parse_json(evidence.input(requested.span) or "")
+    choice = body.get("tool_choice") if isinstance(body, dict) else None
+    if isinstance(choice, dict):
+        function = choice.get("function")
+        name = function.get("name") if isinstance(function, dict) else choice.get("name")
+        return name == requested.call.name or (name is None and _offers_one(body))
+    return choice in ("required", "any") and _offers_one(body)
+
+
+def _offers_one(body: dict[str, Any]) -> bool:
+    tools = body.get("tools")
+    return isinstance(tools, list) and len(tools) == 1
 
 
 class _Executions:
@@ -156,7 +158,7 @@ class _Executions:
     severity="error",
     confidence=0.9,
     false_positives="nested tool spans of one call; ids that a provider reuses",
-    version=2,
+    version=3,
 )
 def duplicate_result(evidence: Evidence) -> Iterator[Finding]:
     executions = _by_call_id(evidence, "tool")
@@ -214,6 +216,8 @@ def _in_request_twice(
 ) -> Iterator[Finding]:
     reported: set[str] = set()
     for model in model_calls(evidence):
+        if not was_sent(model.span):
+            continue  # a framework that repeats a result as text has not delivered it twice
         for call_id, count in model.results.items():
             if count <= max(1, model.earlier_calls[call_id]) or call_id in reported:
                 continue

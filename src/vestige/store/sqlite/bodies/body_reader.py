@@ -22,7 +22,7 @@ import msgspec
 
 from vestige.errors import NotFoundError, StoreError
 from vestige.limits import MIB
-from vestige.store.sqlite.bodies.compression import decompress
+from vestige.store.compression import decompress
 from vestige.store.sqlite.bodies.lru_cache import LruCache
 from vestige.store.sqlite.bodies.packed_bodies import BodyPack, PackReader, find_pack
 

@@ -20,13 +20,13 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 
 from vestige.providers.message_split import split
+from vestige.store.compression import compress
 from vestige.store.sqlite.bodies.body_reader import (
     PIECE_MAX,
     TEXT_CACHE_BYTES,
     BodyReader,
     hash_text,
 )
-from vestige.store.sqlite.bodies.compression import compress
 from vestige.store.sqlite.bodies.inline_bodies import (
     HASHES_PER_QUERY,
     ID_CACHE_MAX,
@@ -35,7 +35,7 @@ from vestige.store.sqlite.bodies.inline_bodies import (
     InlineBodies,
 )
 from vestige.store.sqlite.bodies.lru_cache import LruCache
-from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, NewPack, insert_packs, pack_texts
+from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, insert_packs, pack_texts
 
 _UPSERT_BODY = """
 INSERT INTO bodies (tenant, id, size_bytes, first_ns, last_ns) VALUES (?, ?, ?, ?, ?)
@@ -145,13 +145,6 @@ class BodyWriter(BodyReader):
         ids, long_rows = self._assign_ids(bodies, splits, tenant)
         replaced = self._write(long_rows, before)
         return [replaced.get(each, each) for each in ids] if replaced else ids
-
-    def put_packs(self, packs: Sequence[NewPack], tenant: int = 0) -> int:
-        """Store packs that another process made. Return the id of the first text."""
-        self._begin()
-        first = self._last + 1
-        self._last += insert_packs(self._db, tenant, first, packs)
-        return first
 
     def clear_caches(self) -> None:
         """Clear every cached id. Call it after a rollback, which removes rows with cached ids."""

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vestige.limits import KIB
-from vestige.store.sqlite.bodies.compression import COMPRESS_MIN, RAW, compress
+from vestige.store.compression import COMPRESS_MIN, RAW, compress
 from vestige.store.sqlite.bodies.lru_cache import LruCache
 
 SHORT_MAX = 4 * KIB

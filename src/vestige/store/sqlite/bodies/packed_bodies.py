@@ -27,7 +27,7 @@ from itertools import accumulate
 
 from vestige.errors import StoreError
 from vestige.limits import KIB
-from vestige.store.sqlite.bodies.compression import COMPRESS_MIN, compress, decompress
+from vestige.store.compression import COMPRESS_MIN, compress, decompress
 
 TABLES = """
 CREATE TABLE sheets (               -- packs: bodies under 400 bytes, with consecutive ids
@@ -113,10 +113,7 @@ class BodyPack:
 
 
 def pack_texts(texts: Sequence[bytes], times: Sequence[int]) -> list[NewPack]:
-    """Pack texts in their order. `times` has the time of each text's first record.
-
-    The function is pure, so another process than the writer of the store may call it.
-    """
+    """Pack texts in their order. `times` has the time of each text's first record."""
     packs: list[NewPack] = []
     begin = 0
     for end in _iter_pack_ends(texts):

@@ -21,12 +21,13 @@ import msgspec
 from vestige.errors import ForeignRunError, UsageError
 from vestige.limits import MIB, SUM_MAX
 from vestige.record.codec import render_line
-from vestige.record.external_seq import is_carrier
+from vestige.record.external_seq import is_external_writer
+from vestige.record.run import OUTCOME, UNKNOWN
 from vestige.record.tenant import DEFAULT_TENANT, is_tenant
 from vestige.record.types import (
+    MODEL_CALL_TYPES,
     OWN_COMPONENT,
     AnyRecord,
-    BodyInfo,
     Link,
     Log,
     SpanClose,
@@ -34,11 +35,13 @@ from vestige.record.types import (
     SpanUpdate,
     Unknown,
 )
-from vestige.store.span_batches import BatchBody, SpanBatch
+from vestige.store.interface.ingest import ReadSpill
+from vestige.store.interface.stats import to_count
 from vestige.store.sqlite.bodies.body_store import Bodies
+from vestige.store.sqlite.ingest import withdraw_crash_stamps
 from vestige.store.sqlite.ingest.external_spans import ExternalSpanMerger
 from vestige.store.sqlite.ingest.nested_calls import NestedCalls
-from vestige.store.sqlite.ingest.rollups import Rollups, to_count
+from vestige.store.sqlite.ingest.rollups import Rollups
 from vestige.store.sqlite.ingest.row_writer import insert, write_runs, write_spans, write_writers
 from vestige.store.sqlite.ingest.rows import (
     INSERT_LOGS,
@@ -56,9 +59,6 @@ from vestige.store.sqlite.ingest.rows import (
 )
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 
-ReadSpill = Callable[[str, int, BodyInfo], bytes | None]
-"""(writer, seq, info) -> the bytes of a body that was too long for its line, or None."""
-
 PENDING_BYTES_MAX = 16 * MIB
 """Bodies that wait to be stored together. It bounds the memory of the collector."""
 
@@ -67,7 +67,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Ingest:
-    """A batch. Call `add_records` or `add_spans`, then `write`, then commit."""
+    """A batch. Call `add_records`, then `write`, then commit."""
 
     def __init__(
         self,
@@ -125,72 +125,37 @@ class Ingest:
                     self.new_count += 1
                     handlers[type(merged)](merged, writer)
             elif writer.seen.add(record.seq):
+                if writer.is_stamped:
+                    self._withdraw_stamp(writer)
                 self.new_count += 1
                 handlers[type(record)](record, writer)
+
+    def add_stamp(self, records: Iterable[Log | SpanClose]) -> None:
+        """Add the records of a crash stamp, whose seqs are not the writer's own."""
+        for record in records:
+            writer = self._writers.get(record.writer) or self._load_writer(
+                record.writer, record.run_id, record.time_ns
+            )
+            self.new_count += 1
+            if isinstance(record, Log):
+                self._add_log(record, writer)
+            else:
+                self._add_close(record, writer)
+
+    def _withdraw_stamp(self, writer: WriterRow) -> None:
+        withdraw_crash_stamps.withdraw(
+            self._connection,
+            writer,
+            self._spans,
+            lambda run_id: self._runs.get(run_id) or self._load_run(run_id, writer.last_ns),
+            self._subtract_span,
+        )
 
     def _merge_external(self, record: AnyRecord, writer: WriterRow) -> AnyRecord | None:
         if isinstance(record, Unknown):
             return record
         run = self._runs.get(record.run_id) or self._load_run(record.run_id, record.time_ns)
         return self._external.deduplicate(record, run, writer)
-
-    def add_spans(self, batch: SpanBatch) -> None:
-        """Merge complete spans into rows."""
-        spans, run_id, rows = batch.spans, batch.run_id, self._spans
-        first = spans[0]
-        writer = self._writers.get(batch.writer) or self._load_writer(
-            batch.writer, run_id, first.time_ns
-        )
-        run = self._runs.get(run_id) or self._load_run(run_id, first.time_ns)
-        first_text = self._bodies.put_packs(batch.packs, self._tenant_id) if batch.packs else 0
-        seen = writer.seen
-        opened = closed = seen.add_next(first.seq, spans[-1].seq + 1)
-        all_new = opened
-        for source in spans:
-            seq = source.seq
-            if not all_new:
-                opened, closed = seen.add(seq), seen.add(seq + 1)
-                if not (opened or closed):
-                    continue
-                # If only one end is new, the complete span is added, and `write` merges the rows.
-            self.new_count += opened + closed
-            run.own += opened
-            run.spans += 1
-            started_ns, duration_ns = source.time_ns, source.duration_ns
-            span = SpanRow(
-                run.id,
-                run.spans_before + run.spans,
-                source.span_id,
-                writer.id,
-                seq,
-                source.parent_id,
-                started_ns,
-                source.type,
-                source.name,
-                source.component,
-                source.attributes,
-                source.status,
-                duration_ns,
-                seq + 1,
-                None,
-                self._add_batch_body(source.input, first_text, started_ns),
-                self._add_batch_body(source.output, first_text, started_ns + duration_ns),
-            )
-            known = rows.setdefault((run_id, source.span_id), span)
-            if source.status != "ok":
-                run.errors += 1
-            self._count_span(span, run, writer, started_ns + duration_ns)
-            if known is not span:
-                self._merge_counted(known, span, run, writer)
-            self._update_times(run, writer, started_ns + duration_ns)
-
-    def _add_batch_body(self, body: BatchBody, first_text: int, time_ns: int) -> BodyColumns:
-        if body is None:
-            return NO_BODY
-        if isinstance(body, str):
-            return self._queue_body(body.encode(), time_ns)
-        number, size = body
-        return first_text + number, size, NO_TEXT
 
     # --- one handler for each kind of record ----------------------------------------------------
 
@@ -216,8 +181,16 @@ class Ingest:
                 record.attributes,
             )
         elif span.seq is not None:
-            # Two openings have this id: the first one counts.
+            # Two openings have this id: the later one adds what the first lacks.
             span.attributes = {**record.attributes, **span.attributes}
+            if span.writer == writer.id and _refines(record.type, span.type):
+                span.type, span.name = record.type, record.name
+            if _is_empty(span.input) and (record.body is not None or record.body_info is not None):
+                span.input = self._body(record)
+            if record.redacted:
+                _add_counts(span, record.redacted)
+            if record.links:
+                self._add_links(run, record.span_id, record.links)
             return
         else:
             # Attributes of the close win, even if the close was read first.
@@ -271,7 +244,7 @@ class Ingest:
         if span.seq is None:
             return  # without its opening, the span was not counted
         attributes = span.attributes
-        if span.type == "llm" and attributes:
+        if span.type in MODEL_CALL_TYPES and attributes:
             run.input_tokens -= to_count(attributes.get("input_tokens"))
             run.output_tokens -= to_count(attributes.get("output_tokens"))
         self._rollups.add(
@@ -284,7 +257,7 @@ class Ingest:
             attributes,
             -1,
         )
-        if span.type == "llm" and attributes:
+        if span.type in MODEL_CALL_TYPES and attributes:
             self._nested.adjust(span, run, -1)
 
     def _count_span(self, span: SpanRow, run: RunRow, writer: WriterRow, ended_ns: int) -> None:
@@ -294,14 +267,15 @@ class Ingest:
         if ended_ns > SUM_MAX:
             ended_ns = SUM_MAX
         input_tokens = output_tokens = 0
-        if span.type == "llm":
+        if span.type in MODEL_CALL_TYPES:
             if attributes:
                 input_tokens = to_count(attributes.get("input_tokens"))
                 output_tokens = to_count(attributes.get("output_tokens"))
                 run.input_tokens += input_tokens
                 run.output_tokens += output_tokens
         elif span.type == "run" and span.parent_id is None:
-            run.changes["outcome"] = span.status
+            is_unknown = attributes.get(OUTCOME) == UNKNOWN
+            run.changes["outcome"] = UNKNOWN if is_unknown else span.status
             run.changes["duration_ns"] = span.duration_ns
             run.changes["ended_ns"] = ended_ns
         elif span.type == "process" and span.span_id == writer.process_span:
@@ -348,7 +322,7 @@ class Ingest:
             if record.level == "error":
                 run.errors += 1
         elif "gap" in record.attributes:
-            writer.dropped += to_count(record.attributes.get("count"))
+            record = self._count_gap(record, run, writer)
         body: BodyColumns = NO_BODY
         if record.body is not None or record.body_info is not None:
             body = self._body(record)
@@ -366,6 +340,21 @@ class Ingest:
         )
         self._logs.append((row, body))
         self._update_times(run, writer, record.time_ns)
+
+    def _count_gap(self, record: Log, run: RunRow, writer: WriterRow) -> Log:
+        """Count the records that a report of the recorder says are missing."""
+        count = to_count(record.attributes.get("count"))
+        if "count" not in record.attributes:
+            # The journal was deleted. Records before this one that are not here never will be.
+            count = writer.seen.missing
+            record = msgspec.structs.replace(
+                record, attributes={**record.attributes, "count": count}
+            )
+        else:
+            writer.dropped += count
+        if not str(record.attributes["gap"]).startswith("bytes"):
+            run.missing += count
+        return record
 
     def _set_root(self, record: SpanOpen, run: RunRow) -> None:
         changes = run.changes
@@ -442,7 +431,7 @@ class Ingest:
         ).fetchone()
         if row is None:
             # An external exporter is not a process that can crash.
-            ended = "imported" if is_carrier(name) else None
+            ended = "imported" if is_external_writer(name) else None
             cursor = self._connection.execute(
                 "INSERT INTO writers(writer, first_ns, last_ns, seen, tenant, ended)"
                 " VALUES (?, ?, ?, '[]', ?, ?)",
@@ -456,7 +445,10 @@ class Ingest:
             self._refuse_foreign(row[8], run_id or "?", f"writer {name}")
             writer = WriterRow(row[0], SeqRanges.parse(row[1]), row[2], row[3])
             writer.pid, writer.supervisor, writer.process_span, writer.ended = row[4:8]
-        if is_carrier(name):
+            writer.is_stamped = writer.ended is not None and withdraw_crash_stamps.exists(
+                self._connection, writer
+            )
+        if is_external_writer(name):
             writer.is_external = self._nested.any_order = True
         self._writers[name] = writer
         return writer
@@ -531,6 +523,8 @@ class Ingest:
     def _merge_counted(self, known: SpanRow, span: SpanRow, run: RunRow, writer: WriterRow) -> None:
         """Merge two rows of one span, of which each was counted, and count the result."""
         run.spans -= 1
+        if known.seq is not None and span.seq is not None and span.type not in OWN_TYPES:
+            run.own -= 1
         for row in (known, span):
             if row.status is not None:
                 self._subtract_span(row, run)
@@ -551,9 +545,15 @@ class Ingest:
             known.end_seq, known.output = span.end_seq, span.output
         if span.redacted:
             _add_counts(known, span.redacted)
-        if known.seq is None:  # of two openings with this id, the first one counts
+        if known.seq is None:
             for name in _OPENING_FIELDS:
                 setattr(known, name, getattr(span, name))
+        elif span.seq is not None and span.writer == known.writer:
+            # Two openings have this id: the later one adds what the first lacks.
+            if _refines(span.type, known.type):
+                known.type, known.name = span.type, span.name
+            if _is_empty(known.input):
+                known.input = span.input
 
     def write(self) -> None:
         """Write all rows, in a few statements."""
@@ -589,6 +589,16 @@ def _decode_base64(text: str) -> bytes:
 
 
 _OPENING_FIELDS = ("writer", "seq", "parent_id", "started_ns", "type", "name", "component", "input")
+
+
+def _refines(type_: str, before: str) -> bool:
+    """Return whether a later opening names the span: its first one did not know its type."""
+    is_own = type_ in OWN_TYPES or type_ in MODEL_CALL_TYPES
+    return not is_own and (type_ == before == "handoff" or (before == "step" and type_ != before))
+
+
+def _is_empty(body: BodyColumns) -> bool:
+    return body[1] in (None, NO_BODY[1])
 
 
 def _add_counts(span: SpanRow, counts: dict[str, int]) -> None:

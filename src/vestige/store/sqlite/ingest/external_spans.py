@@ -7,8 +7,8 @@ all of its records are stored. If it is stored without, a process died between t
 its records are looked up. So no set of seen records is needed.
 
 The root span of a run is known only when all spans have arrived, so it is corrected as they
-arrive. Until then a stand-in may be the root, which is widened to contain its spans. The root
-span takes over the row of the stand-in. Of two spans without a parent, the earlier is the root.
+arrive. Until then a placeholder may be the root, which is widened to contain its spans. The root
+span takes over the row of the placeholder. Of two spans without a parent, the earlier is the root.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from vestige.record.external_seq import is_carrier, is_line, is_stand_in
+from vestige.record.external_seq import is_external_writer, is_log_seq, is_placeholder_seq
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
 from vestige.store.protocol import RootlessTrace
 from vestige.store.sqlite.ingest.rows import SELECT_SPAN, RunRow, SpanRow, WriterRow, load_span
@@ -30,6 +30,13 @@ INDEXES = """
 CREATE INDEX logs_carried ON logs(run, seq - 4503599627370496) WHERE seq >= 4503599627370496;
 CREATE INDEX spans_carried ON spans(run, parent_id) WHERE type = 'llm' AND seq >= 4294967296;
 CREATE INDEX runs_headless ON runs(imported_ns) WHERE root_span IS NULL AND imported_ns IS NOT NULL;
+"""
+
+MODEL_CALLS = """
+DROP INDEX spans_carried;
+CREATE INDEX spans_carried ON spans(run, parent_id)
+  WHERE type IN ('llm', 'embedding', 'image', 'speech', 'transcription', 'moderation', 'rerank',
+    'reranker') AND seq >= 4294967296;
 """
 
 _RUN, _STEP = "run", "step"
@@ -43,7 +50,7 @@ CountSpan = Callable[[SpanRow, RunRow, WriterRow, int], None]
 class _Root(msgspec.Struct):
     span_id: str
     started_ns: int
-    is_stand_in: bool
+    is_placeholder: bool
 
 
 class ExternalSpanMerger:
@@ -64,8 +71,8 @@ class ExternalSpanMerger:
         """The stored seqs of each span."""
         self._logs: set[tuple[int, int]] = set()
         self._roots: dict[int, _Root | None] = {}
-        self._stand_in_openings: dict[int, SpanOpen] = {}
-        """Second openings of stand-ins that are already stored, until their closes arrive."""
+        self._placeholder_openings: dict[int, SpanOpen] = {}
+        """Second openings of placeholders that are already stored, until their closes arrive."""
         self._with_conversation: set[int] = set()
         """Runs whose conversation is known."""
         self._replaced: dict[int, str] = {}
@@ -73,12 +80,12 @@ class ExternalSpanMerger:
 
     def deduplicate(self, record: AnyRecord, run: RunRow, writer: WriterRow) -> AnyRecord | None:
         """Return the record, corrected if necessary, or None if it is already stored."""
-        if isinstance(record, Log) and is_line(record.seq):
+        if isinstance(record, Log) and is_log_seq(record.seq):
             return record if self._is_new_log(run, record.seq) else None
         if not isinstance(record, (SpanOpen, Log, SpanClose)) or record.span_id is None:
             return record
-        if is_stand_in(record.seq) and not isinstance(record, Log):
-            return self._merge_stand_in(record, run, writer)
+        if is_placeholder_seq(record.seq) and not isinstance(record, Log):
+            return self._merge_placeholder(record, run, writer)
         key = (run.id, record.span_id)
         known = self._known.get(key)
         if known is None:
@@ -120,12 +127,12 @@ class ExternalSpanMerger:
         if record.type != _RUN:
             return record
         root = self._find_root(run)
-        if root is not None and not root.is_stand_in:
+        if root is not None and not root.is_placeholder:
             if root.started_ns <= record.time_ns:
                 return msgspec.structs.replace(record, type=_STEP)
             self._demote(root, run, writer)
         elif root is not None:
-            self._replace_stand_in(root, record, run)
+            self._replace_placeholder(root, record, run)
         self._roots[run.id] = _Root(record.span_id, record.time_ns, False)
         return record
 
@@ -140,8 +147,10 @@ class ExternalSpanMerger:
     def _find_root(self, run: RunRow) -> _Root | None:
         if run.id not in self._roots:
             row = self._connection.execute(_ROOT, (run.id,)).fetchone()
-            stand_in = row is not None and is_carrier(row[3]) and is_stand_in(row[2] or 0)
-            self._roots[run.id] = None if row is None else _Root(row[0], row[1], stand_in)
+            placeholder = (
+                row is not None and is_external_writer(row[3]) and is_placeholder_seq(row[2] or 0)
+            )
+            self._roots[run.id] = None if row is None else _Root(row[0], row[1], placeholder)
         return self._roots[run.id]
 
     def _load_span(self, run: RunRow, span_id: str) -> SpanRow:
@@ -168,17 +177,17 @@ class ExternalSpanMerger:
         if ended:
             self._count_again(span, run, writer)
 
-    def _replace_stand_in(self, root: _Root, opening: SpanOpen, run: RunRow) -> None:
-        """Give the row and number of a stand-in to the root span, which has arrived."""
-        stand_in = self._load_span(run, root.span_id)
-        if stand_in.status is not None:
-            self._subtract_span(stand_in, run)
+    def _replace_placeholder(self, root: _Root, opening: SpanOpen, run: RunRow) -> None:
+        """Give the row and number of a placeholder to the root span, which has arrived."""
+        placeholder = self._load_span(run, root.span_id)
+        if placeholder.status is not None:
+            self._subtract_span(placeholder, run)
         del self._spans[run.run_id, root.span_id]
         row = SpanRow(
-            stand_in.run,
-            stand_in.number,
+            placeholder.run,
+            placeholder.number,
             opening.span_id,
-            stand_in.writer,
+            placeholder.writer,
             None,
             None,
             opening.time_ns,
@@ -187,7 +196,7 @@ class ExternalSpanMerger:
             "?",
             {},
         )
-        row.id = stand_in.id
+        row.id = placeholder.id
         self._publish(row)
         self._spans[run.run_id, opening.span_id] = row
         for span in self._spans.values():
@@ -196,9 +205,9 @@ class ExternalSpanMerger:
         self._connection.execute(_CLEAR_PARENT, (run.id, root.span_id))
         self._replaced[run.id] = root.span_id
 
-    # --- stand-ins for the root span ------------------------------------------------------------
+    # --- placeholders for the root span --------------------------------------------------
 
-    def _merge_stand_in(
+    def _merge_placeholder(
         self, record: SpanOpen | SpanClose, run: RunRow, writer: WriterRow
     ) -> AnyRecord | None:
         root = self._find_root(run)
@@ -206,14 +215,14 @@ class ExternalSpanMerger:
             if isinstance(record, SpanOpen):
                 self._roots[run.id] = _Root(record.span_id, record.time_ns, True)
             return record
-        if not root.is_stand_in:
+        if not root.is_placeholder:
             self._replaced[run.id] = record.span_id
             return None
         if isinstance(record, SpanOpen):
-            self._stand_in_openings[run.id] = record
+            self._placeholder_openings[run.id] = record
             return None
         span = self._load_span(run, root.span_id)
-        opening = self._stand_in_openings.pop(run.id, None)
+        opening = self._placeholder_openings.pop(run.id, None)
         if span.status is None:
             return record
         if opening is not None:
@@ -223,7 +232,7 @@ class ExternalSpanMerger:
     def _widen(
         self, span: SpanRow, opening: SpanOpen, close: SpanClose, run: RunRow, writer: WriterRow
     ) -> None:
-        """Extend a stored stand-in to the times of another one for the same run."""
+        """Extend a stored placeholder to the times of another one for the same run."""
         assert span.duration_ns is not None
         ended_ns = max(span.started_ns + span.duration_ns, close.time_ns)
         started_ns = min(span.started_ns, opening.time_ns)
@@ -258,7 +267,7 @@ def find_rootless_traces(connection: sqlite3.Connection, before_ns: int) -> list
     for run, run_id, tenant, started_ns, last_ns, writer in connection.execute(
         _ROOTLESS, (before_ns,)
     ):
-        if writer is not None and is_carrier(writer):
+        if writer is not None and is_external_writer(writer):
             row = connection.execute(_EARLIEST, (run,)).fetchone()
             name, component, began_ns = row or (None, None, started_ns)
             found.append(RootlessTrace(run_id, writer, tenant, name, component, began_ns, last_ns))

@@ -1,7 +1,7 @@
 """Count the tokens of nested model calls once.
 
-An `llm` span of the program contains the `llm` span of the HTTP capture, and both have the tokens
-of one call. The outer span counts if it has ended and has tokens; until then, the inner one
+A model call of the program contains that of the HTTP capture, of the same type, and both have the
+tokens of one call. The outer span counts if it has ended and has tokens; until then, the inner one
 counts. So the sums are right at any time: the end of the outer span subtracts its inner spans,
 and they are added again if that end is subtracted.
 
@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 
 from vestige.limits import SUM_MAX
-from vestige.store.sqlite.ingest.rollups import Rollups, to_count
+from vestige.store.interface.stats import to_count
+from vestige.store.sqlite.ingest.rollups import Rollups
 from vestige.store.sqlite.ingest.rows import (
     SELECT_INNER,
     SELECT_INNER_EXTERNAL,
@@ -46,7 +47,7 @@ class NestedCalls:
         self._connection = connection
         self._spans = spans
         self._rollups = rollups
-        self._stored: dict[Key, tuple[bool, bool]] = {}
+        self._stored: dict[Key, tuple[str | None, bool]] = {}
         """The results of `_find_outer` for spans that are in the table and not in the batch."""
         self._inner: dict[Key, list[SpanRow]] = {}
         """Calls of the batch inside a model call, or inside a span that is not known yet."""
@@ -60,31 +61,29 @@ class NestedCalls:
         parent_id = span.parent_id
         if parent_id is not None and parent_id != span.span_id:
             key = (run.run_id, parent_id)
-            is_call, counts = self._find_outer(key, run)
-            if is_call and times > 0:
+            outer_type, counts = self._find_outer(key, run)
+            if outer_type in (None, span.type) and times > 0:
                 self._inner.setdefault(key, []).append(span)
-            if counts:
+            if counts and outer_type == span.type:
                 self._count(span, run, -times)
         for inner in self._find_inner(span, run):
             self._count(inner, run, -times)
 
-    def _find_outer(self, key: Key, run: RunRow) -> tuple[bool, bool]:
-        """Return whether a span is, or may become, a model call, and whether it counts."""
+    def _find_outer(self, key: Key, run: RunRow) -> tuple[str | None, bool]:
+        """Return the type of a span, None if it is not known yet, and whether its tokens count."""
         outer = self._spans.get(key)
         if outer is not None:
             if outer.seq is None:
-                return True, False
-            is_call = outer.type == "llm"
-            return is_call, is_call and outer.status is not None and _has_tokens(outer.attributes)
+                return None, False
+            return outer.type, outer.status is not None and _has_tokens(outer.attributes)
         known = self._stored.get(key)
         if known is None:
             row = self._connection.execute(SELECT_OUTER, (key[1], run.id)).fetchone()
-            known = (True, False)
+            known = (None, False)
             if row is not None:
                 span_type, seq, status, text = row
-                ended = seq is not None and status is not None
-                counts = ended and span_type == "llm" and bool(text) and _has_tokens(_decode(text))
-                known = (span_type == "llm" or seq is None, counts)
+                counts = status is not None and bool(text) and _has_tokens(_decode(text))
+                known = (None, False) if seq is None else (span_type, counts)
             self._stored[key] = known
         return known
 
@@ -100,7 +99,9 @@ class NestedCalls:
             for row in self._connection.execute(query, (run.id, after, span.span_id)).fetchall():
                 inner = load_span(row)
                 found.setdefault(inner.span_id, self._spans.get((run.run_id, inner.span_id), inner))
-        return [each for each in found.values() if each.status is not None]
+        return [
+            each for each in found.values() if each.status is not None and each.type == span.type
+        ]
 
     def _count(self, span: SpanRow, run: RunRow, times: int) -> None:
         attributes = span.attributes

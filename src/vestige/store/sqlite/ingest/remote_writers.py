@@ -26,6 +26,11 @@ ALTER TABLE remote_writers ADD COLUMN heard_ns INTEGER; -- when records of it la
 """
 
 
+def has_writer(connection: sqlite3.Connection, writer: str) -> bool:
+    query = "SELECT 1 FROM writers WHERE writer = ?"
+    return connection.execute(query, (writer,)).fetchone() is not None
+
+
 def register(connection: sqlite3.Connection, writers: Iterable[str]) -> None:
     connection.executemany(
         "INSERT OR IGNORE INTO remote_writers(writer) VALUES (?)", [(each,) for each in writers]

@@ -1,7 +1,6 @@
 """Rollups: daily sums per tenant, component, type, name and model, which outlive the spans.
 
-Durations go into a histogram of logarithmic buckets, four per power of two. So
-quantiles are known to about 10 % even years later, and histograms of two days can be added.
+Durations go into a histogram (store/histogram.py), so quantiles are known even years later.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import msgspec
 
 from vestige.limits import SUM_MAX
 from vestige.record.tenant import DEFAULT_TENANT
+from vestige.store.histogram import bucket
+from vestige.store.interface.stats import to_count
 
 NAMES_MAX = 2_000
 """Distinct keys per day and tenant. Names that contain ids must not grow a permanent table."""
@@ -24,34 +25,6 @@ _DAY_NS = 86_400 * 10**9
 
 Key = tuple[int, str, str, str, str]
 """Day number, component, type, name, model."""
-
-
-def bucket(duration_ns: int) -> int:
-    """Return the bucket of a duration: its power of two, and a quarter of that."""
-    length = duration_ns.bit_length()
-    return length * 4 + ((duration_ns >> (length - 3)) & 3) if length > 2 else duration_ns
-
-
-def bucket_upper_ns(number: int) -> int:
-    """Return the longest duration of a bucket."""
-    if number < 12:
-        return number
-    length, quarter = divmod(number, 4)
-    return ((4 + quarter + 1) << (length - 3)) - 1
-
-
-def quantile_ns(histogram: Mapping[int, int], share: float) -> int | None:
-    """Return the duration that `share` of all did not exceed (the bucket's upper edge)."""
-    total = sum(histogram.values())
-    if not total:
-        return None
-    threshold = share * total
-    count = 0
-    for number in sorted(histogram):
-        count += histogram[number]
-        if count >= threshold:
-            return bucket_upper_ns(number)
-    return bucket_upper_ns(max(histogram))
 
 
 class Sums:
@@ -185,11 +158,6 @@ class Rollups:
 def _render_histogram(histogram: Mapping[int, int]) -> str:
     buckets = {number: count for number, count in sorted(histogram.items()) if count > 0}
     return msgspec.json.encode(buckets).decode()
-
-
-def to_count(value: Any) -> int:
-    """Return a token count, or 0 if the value is not a valid count."""
-    return value if type(value) is int and 0 < value < 2**53 else 0
 
 
 def _day(number: int) -> str:

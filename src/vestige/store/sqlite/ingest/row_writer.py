@@ -111,6 +111,7 @@ def write_runs(connection: sqlite3.Connection, runs: Iterable[RunRow]) -> None:
                 run.logs,
                 run.errors,
                 run.own,
+                min(run.missing, SUM_MAX),
                 min(run.input_tokens, SUM_MAX),
                 min(run.output_tokens, SUM_MAX),
                 *run.changes.values(),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vestige.limits import SUM_MAX
+from vestige.record.types import MODEL_CALL_TYPES
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -39,6 +40,7 @@ class WriterRow:
         "first_ns",
         "id",
         "is_external",
+        "is_stamped",
         "last_ns",
         "pid",
         "process_span",
@@ -51,6 +53,8 @@ class WriterRow:
         self.dropped = 0
         self.is_external = False
         """True for an external exporter (external_spans.py)."""
+        self.is_stamped = False
+        """True if a collector took it for dead (withdraw_crash_stamps.py)."""
         self.pid: int | None = None
         self.supervisor: str | None = None
         self.process_span: str | None = None
@@ -67,6 +71,7 @@ class RunRow:
         "input_tokens",
         "last_ns",
         "logs",
+        "missing",
         "output_tokens",
         "own",
         "run_id",
@@ -79,7 +84,7 @@ class RunRow:
         self.run_id = run_id
         self.spans_before = spans_before
         """The number of spans before this batch, from which new ones are numbered."""
-        self.spans = self.logs = self.errors = self.own = 0
+        self.spans = self.logs = self.errors = self.own = self.missing = 0
         self.input_tokens = self.output_tokens = 0
         self.last_ns = 0
         self.changes: dict[str, Any] = {}
@@ -167,9 +172,11 @@ NO_RARE = (NO_TEXT, NO_TEXT, NO_TEXT)
 """The values of columns that few spans have. Most batches are written without these columns."""
 SELECT_SPAN = f"SELECT {_COLUMNS}, id FROM spans WHERE span_id = ? AND run = ?"
 SELECT_OUTER = "SELECT type, seq, status, attributes FROM spans WHERE span_id = ? AND run = ?"
+IS_MODEL_CALL = f"type IN ({', '.join(map(repr, MODEL_CALL_TYPES))})"
+"""The same condition as that of the index `spans_carried`, which could not be used otherwise."""
 SELECT_INNER = f"""
 SELECT {_COLUMNS}, id FROM spans INDEXED BY spans_run
-WHERE run = ? AND id > ? AND parent_id = ? AND type = 'llm' AND status IS NOT NULL
+WHERE run = ? AND id > ? AND parent_id = ? AND {IS_MODEL_CALL} AND status IS NOT NULL
   AND seq IS NOT NULL
 """
 """Model calls inside a span, in rows after it. The index ends with the row id, so earlier rows
@@ -202,6 +209,7 @@ INSERT OR REPLACE INTO facts SELECT '{table}_top', max(id) FROM {table} HAVING m
 UPDATE_RUN = """
 UPDATE runs SET last_ns = max(last_ns, ?), span_count = span_count + ?,
   log_count = log_count + ?, error_count = max(0, error_count + ?), own_count = own_count + ?,
+  missing_count = min(missing_count + ?, {sum_max}),
   input_tokens = max(0, min(input_tokens + ?, {sum_max})),
   output_tokens = max(0, min(output_tokens + ?, {sum_max})){}
 WHERE id = ?

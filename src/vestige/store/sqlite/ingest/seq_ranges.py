@@ -51,14 +51,6 @@ class SeqRanges:
             ranges.insert(at, [number, number])
         return True
 
-    def add_next(self, first: int, last: int) -> bool:
-        """Add the numbers from `first` to `last` if they directly follow the last range."""
-        ranges = self._ranges
-        if not ranges or first != ranges[-1][1] + 1:
-            return False
-        ranges[-1][1] = last
-        return True
-
     def __contains__(self, number: int) -> bool:
         at = bisect_right(self._ranges, number, key=_first)
         return at > 0 and number <= self._ranges[at - 1][1]

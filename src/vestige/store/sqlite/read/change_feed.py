@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from vestige.record.run import RunInfo
+from vestige.store.interface.changes import Changes, LogChange, SpanChange
 from vestige.store.sqlite.ingest.rows import HIGHEST_ID
 from vestige.store.sqlite.read import run_loader
 
@@ -24,7 +25,7 @@ _NUMBER_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class FeedPosition:
     """A position in the store: the last id of each kind of row."""
 
     span: int
@@ -35,7 +36,7 @@ class Cursor:
         return f"{self.span}-{self.close}-{self.log}"
 
     @classmethod
-    def parse(cls, text: str) -> Cursor:
+    def parse(cls, text: str) -> FeedPosition:
         """Parse the text of a cursor. Raise ValueError if it is not valid."""
         if re.fullmatch(r"\d{1,19}-\d{1,19}-\d{1,19}", text, re.ASCII):
             numbers = [int(part) for part in text.split("-")]
@@ -44,77 +45,42 @@ class Cursor:
         raise ValueError("expected a cursor such as 120-14-33, which is the id of an event")
 
 
-@dataclass(frozen=True, slots=True)
-class SpanChange:
-    """The current state of a span that is new or has ended."""
-
-    cursor: Cursor
-    """The cursor to continue after this change."""
-    run: int
-    run_id: str
-    number: int
-    span_id: str
-    parent_id: str | None
-    type: str
-    name: str
-    component: str
-    status: str | None
-    started_ns: int
-    duration_ns: int | None
+def is_cursor(text: str) -> bool:
+    try:
+        FeedPosition.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
-@dataclass(frozen=True, slots=True)
-class LogChange:
-    cursor: Cursor
-    run: int
-    run_id: str
-    span_id: str | None
-    time_ns: int
-    level: str
-    component: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Changes in the order of their cursors, and the current state of their runs."""
-
-    spans: Sequence[SpanChange]
-    logs: Sequence[LogChange]
-    runs: Sequence[RunInfo]
-    cursor: Cursor
-    more: bool
-    """True if the limit was reached, and more changes can be read now."""
-    lost: bool = False
-    """True if the cursor is too old, or from another store. Start again at `cursor`."""
-
-
-def read_cursor(connection: sqlite3.Connection) -> Cursor:
+def read_cursor(connection: sqlite3.Connection) -> str:
     """Return the current end of the feed."""
-    return Cursor(*connection.execute(_CURSOR).fetchone()[:3])
+    return str(FeedPosition(*connection.execute(_CURSOR).fetchone()[:3]))
 
 
 def read_changes(
-    connection: sqlite3.Connection, after: Cursor, run_id: str | None, limit: int
+    connection: sqlite3.Connection, cursor: str, run_id: str | None, limit: int
 ) -> Changes:
-    with _snapshot(connection):
+    after = FeedPosition.parse(cursor)
+    with snapshot(connection):
         row = connection.execute(_CURSOR).fetchone()
-        now, first_close = Cursor(*row[:3]), row[3]
+        now, first_close = FeedPosition(*row[:3]), row[3]
         beyond = after.span > now.span or after.close > now.close or after.log > now.log
         if beyond or after.close + 1 < first_close:
-            return Changes([], [], [], now, more=False, lost=True)
+            return Changes([], [], [], str(now), more=False, lost=True)
         run = None if run_id is None else _find_row(connection, run_id)
         return _read_rows(connection, after, now, run, limit)
 
 
 @contextmanager
-def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     """Let all statements inside see the same state of the store."""
     connection.execute("BEGIN")
     try:
         yield
     finally:
-        connection.execute("COMMIT")
+        if connection.in_transaction:  # SQLite may have ended it by itself
+            connection.execute("ROLLBACK")
 
 
 def _find_row(connection: sqlite3.Connection, run_id: str) -> int:
@@ -123,7 +89,11 @@ def _find_row(connection: sqlite3.Connection, run_id: str) -> int:
 
 
 def _read_rows(
-    connection: sqlite3.Connection, after: Cursor, now: Cursor, run: int | None, limit: int
+    connection: sqlite3.Connection,
+    after: FeedPosition,
+    now: FeedPosition,
+    run: int | None,
+    limit: int,
 ) -> Changes:
     only = "" if run is None else f" AND s.run = {run:d}"
     cursor = after
@@ -131,25 +101,25 @@ def _read_rows(
     new = connection.execute(_NEW.format(only=only), (after.span, now.span, limit)).fetchall()
     for row_id, *row in new:
         cursor = replace(cursor, span=row_id)
-        spans.append(SpanChange(cursor, *row))
+        spans.append(SpanChange(str(cursor), *row))
     if len(new) < limit:
         cursor = replace(cursor, span=now.span)
     ended = connection.execute(_ENDED.format(only=only), (after.close, now.close, limit)).fetchall()
     for row_id, *row in ended:
         cursor = replace(cursor, close=row_id)
-        spans.append(SpanChange(cursor, *row))
+        spans.append(SpanChange(str(cursor), *row))
     if len(ended) < limit:
         cursor = replace(cursor, close=now.close)
     new_logs = connection.execute(_LOGS.format(only=only), (after.log, now.log, limit)).fetchall()
     logs: list[LogChange] = []
     for row_id, *row in new_logs:
         cursor = replace(cursor, log=row_id)
-        logs.append(LogChange(cursor, *row))
+        logs.append(LogChange(str(cursor), *row))
     if len(new_logs) < limit:
         cursor = replace(cursor, log=now.log)
     changed = {span.run_id for span in spans} | {log.run_id for log in logs}
     runs = _find_runs(connection, changed)
-    return Changes(spans, logs, runs, cursor, limit in (len(new), len(ended), len(new_logs)))
+    return Changes(spans, logs, runs, str(cursor), limit in (len(new), len(ended), len(new_logs)))
 
 
 def _find_runs(connection: sqlite3.Connection, run_ids: Iterable[str]) -> list[RunInfo]:

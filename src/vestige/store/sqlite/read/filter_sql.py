@@ -13,7 +13,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final
 
-from vestige.store.protocol import Term
+from vestige.store.protocol import RunSort, Term
+from vestige.store.sqlite.ingest.rows import IS_MODEL_CALL
 
 RUNS_SEARCHED_MAX: Final = 20_000
 ROWS_SEARCHED_MAX: Final = 500_000
@@ -27,21 +28,32 @@ _NUMBERS: Final = {
     "errors": "r.error_count",
     "logs": "r.log_count",
 }
-_IS: Final = {"failed": "r.outcome NOT IN ('ok', 'running')", "pinned": "r.pinned = 1"}
+SORTS: Final[dict[RunSort, str]] = {
+    "started": "r.started_ns",
+    "duration": _NUMBERS["duration"],
+    "tokens": _NUMBERS["tokens"],
+    "spans": _NUMBERS["spans"],
+    "errors": _NUMBERS["errors"],
+    "name": "lower(coalesce(r.name, ''))",
+    "outcome": "r.outcome",
+}
+_IS: Final = {"failed": "r.outcome NOT IN ('ok', 'running', 'unknown')", "pinned": "r.pinned = 1"}
 _HAS: Final = {
     "finding": "EXISTS (SELECT 1 FROM findings f WHERE f.run = r.id AND f.finding IS NOT NULL)",
     "conversation": "r.conversation_id IS NOT NULL",
     "error": "r.error_count > 0",
     "cost": "(r.input_tokens > 0 OR r.output_tokens > 0)",
+    "note": "EXISTS (SELECT 1 FROM notes n WHERE n.run = r.id)",
 }
 _TEXTS: Final = {
     "name": r"coalesce(r.name, '') LIKE ? ESCAPE '\'",
     "component": r"coalesce(r.component, '') LIKE ? ESCAPE '\'",
+    "note": r"EXISTS (SELECT 1 FROM notes n WHERE n.run = r.id AND n.text LIKE ? ESCAPE '\')",
 }
 _INSIDE: Final = {
     "tool": "EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id AND s.type = 'tool'"
     r" AND s.name LIKE ? ESCAPE '\')",
-    "model": "EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id AND s.type = 'llm'"
+    "model": f"EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id AND s.{IS_MODEL_CALL}"
     r" AND json_extract(s.attributes, '$.model') LIKE ? ESCAPE '\')",
     "check": "EXISTS (SELECT 1 FROM findings f WHERE f.run = r.id AND f.finding IS NOT NULL"
     r" AND (f.check_name LIKE ? ESCAPE '\'"

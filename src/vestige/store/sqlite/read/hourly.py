@@ -9,9 +9,12 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from vestige.store.sqlite.ingest.rollups import bucket
-from vestige.store.sqlite.read.reports import OUTER_USAGE, TOKENS_OF_SPANS, ModelSum, Sum
+from vestige.record.run import NOT_FAILED
+from vestige.store.histogram import bucket
+from vestige.store.interface.stats import ModelSum, Sum
+from vestige.store.sqlite.ingest.rows import IS_MODEL_CALL
 from vestige.store.sqlite.read.run_loader import WORTH_SHOWING
+from vestige.store.sqlite.read.stats import OUTER_USAGE, TOKENS_OF_SPANS
 
 HOUR_NS: Final = 3_600 * 10**9
 RUNS_MAX: Final = 200_000
@@ -29,7 +32,7 @@ def sum_hours(connection: sqlite3.Connection, since_ns: int) -> dict[int, Sum]:
         hour = started_ns // HOUR_NS
         total = sums.setdefault(hour, Sum(str(hour)))
         total.count += 1
-        total.errors += outcome not in ("ok", "running")
+        total.errors += outcome not in NOT_FAILED
         total.input_tokens += input_tokens
         total.output_tokens += output_tokens
         if duration_ns is not None:
@@ -45,7 +48,9 @@ def sum_hour_models(connection: sqlite3.Connection, since_ns: int) -> list[Model
     ).fetchone()
     if spans > SPANS_MAX:
         return None
-    rows = connection.execute(_MODELS.format(HOUR_NS, TOKENS_OF_SPANS, OUTER_USAGE), (since_ns,))
+    rows = connection.execute(
+        _MODELS.format(HOUR_NS, TOKENS_OF_SPANS, IS_MODEL_CALL, OUTER_USAGE), (since_ns,)
+    )
     return [ModelSum(str(hour), str(model), count, *tokens) for hour, model, count, *tokens in rows]
 
 
@@ -58,8 +63,8 @@ _MODELS = """
 SELECT r.started_ns / {}, coalesce(json_extract(s.attributes, '$.model'), ''), count(*),
   {}
 FROM runs r JOIN spans s ON s.run = r.id
-  LEFT JOIN spans o ON o.span_id = s.parent_id AND o.run = s.run AND o.type = 'llm'
-WHERE r.started_ns >= ? AND (r.input_tokens > 0 OR r.output_tokens > 0) AND s.type = 'llm'
+  LEFT JOIN spans o ON o.span_id = s.parent_id AND o.run = s.run AND o.type = s.type
+WHERE r.started_ns >= ? AND (r.input_tokens > 0 OR r.output_tokens > 0) AND s.{}
   AND {} IS NULL
 GROUP BY 1, 2
 """

@@ -169,7 +169,7 @@ def _run_child(work: Callable[[], None], request: bytes, seconds: float) -> byte
 
 
 _GRACE_S = 0.5
-"""A query notices its own deadline between two steps; a single long step is ended this much later."""
+"""A query checks its deadline between two steps. A single long step ends this much later."""
 
 
 def _end_after(seconds: float) -> None:

@@ -1,11 +1,11 @@
-"""The rows of one run for the viewer: plain tuples, without bodies, new since a cursor.
+"""The rows of one run for the viewer: named tuples, without bodies, new since a cursor.
 
 A cursor has the ends of the tables at the last read, and the spans that could still change. The
 row of a span changes in place when it ends, and when its opening is read after its end. Its
 position changes when its parent arrives later, from another process of the run.
 
-    rows = read_rows(connection, run_number, Cursor(), limit, message_max)
-    later = read_rows(connection, run_number, rows.cursor, limit, message_max)
+    rows = read_outline(connection, run_number, None, limit, message_max)
+    later = read_outline(connection, run_number, rows.cursor, limit, message_max)
 
 Elsewhere: a complete run as objects, run_loader.py.
 """
@@ -20,6 +20,13 @@ from typing import Any, Final
 
 import msgspec
 
+from vestige.store.interface.spans import (
+    Losses,
+    OutlineLink,
+    OutlineLog,
+    OutlineRows,
+    OutlineSpan,
+)
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 
 OPEN_MAX: Final = 500
@@ -57,42 +64,51 @@ def parse_cursor(text: str) -> Cursor:
     return Cursor(ends[0], ends[1], ends[2], rows)
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineRows:
-    """New and changed rows, as tuples in the order of the statements below."""
-
-    spans: list[tuple[Any, ...]]
-    logs: list[tuple[Any, ...]]
-    links: list[tuple[Any, ...]]
-    cursor: Cursor
-    more: bool
-
-
-def read_rows(
-    connection: sqlite3.Connection, run: int, after: Cursor, limit: int, message_max: int
+def read_outline(
+    connection: sqlite3.Connection, run: int, after: str | None, limit: int, message_max: int
 ) -> OutlineRows:
-    """Return at most `limit` new spans, logs and links, and the current rows of open spans."""
+    before = Cursor() if after is None else parse_cursor(after)
     execute = connection.execute
-    known = _reread_open(connection, run, after)
-    new = execute(f"{_SPANS} AND s.id > ? ORDER BY s.id LIMIT ?", (run, after.span, limit + 1))
+    known = _reread_open(connection, run, before)
+    new = execute(f"{_SPANS} AND s.id > ? ORDER BY s.id LIMIT ?", (run, before.span, limit + 1))
     spans = new.fetchall()
     more = len(spans) > limit
     spans = spans[:limit]
-    logs = execute(_LOGS, (message_max, run, after.log, limit + 1)).fetchall()
+    logs = execute(_LOGS, (message_max, run, before.log, limit + 1)).fetchall()
     more |= len(logs) > limit
     logs = logs[:limit]
-    links = execute(_LINKS, (run, after.link, limit + 1)).fetchall()
+    links = execute(_LINKS, (run, before.link, limit + 1)).fetchall()
     more |= len(links) > limit
     links = links[:limit]
-    rows = [*known, *spans]
-    unfinished = tuple(row[0] for row in rows if row[10] is None or row[16] or row[17])
+    rows = [*map(OutlineSpan._make, known), *map(OutlineSpan._make, spans)]
+    log_rows = [*map(OutlineLog._make, logs)]
+    link_rows = [*map(OutlineLink._make, links)]
     cursor = Cursor(
-        spans[-1][0] if spans else after.span,
-        logs[-1][0] if logs else after.log,
-        links[-1][0] if links else after.link,
-        unfinished if len(unfinished) <= OPEN_MAX else None,
+        spans[-1][0] if spans else before.span,
+        logs[-1][0] if logs else before.log,
+        links[-1][0] if links else before.link,
+        _find_unfinished(rows),
     )
-    return OutlineRows(rows, logs, links, cursor, more)
+    writers = {row.writer for row in rows} | {log.writer for log in log_rows}
+    return OutlineRows(
+        rows,
+        log_rows,
+        link_rows,
+        _read_writers(connection, writers),
+        _read_numbers(connection, run, rows, log_rows, link_rows),
+        str(cursor),
+        more,
+    )
+
+
+def _find_unfinished(rows: Sequence[OutlineSpan]) -> tuple[int, ...] | None:
+    """Return the row ids of spans that could still change, or None if there are too many."""
+    unfinished = tuple(
+        row.row
+        for row in rows
+        if row.status is None or row.opening_is_missing or row.parent_is_missing
+    )
+    return unfinished if len(unfinished) <= OPEN_MAX else None
 
 
 def _reread_open(connection: sqlite3.Connection, run: int, after: Cursor) -> list[tuple[Any, ...]]:
@@ -103,33 +119,26 @@ def _reread_open(connection: sqlite3.Connection, run: int, after: Cursor) -> lis
     return connection.execute(query, (run, *after.open)).fetchall() if after.open else []
 
 
-def read_numbers(
-    connection: sqlite3.Connection, run: int, span_ids: Sequence[str]
+def _read_numbers(
+    connection: sqlite3.Connection,
+    run: int,
+    spans: Sequence[OutlineSpan],
+    logs: Sequence[OutlineLog],
+    links: Sequence[OutlineLink],
 ) -> dict[str, int]:
-    """Return the numbers of a run's spans, for parents that were not read."""
-    rows = connection.execute(
-        "SELECT s.span_id, s.number FROM json_each(?) w JOIN spans s ON s.span_id = w.value"
-        " WHERE s.run = ?",
-        (msgspec.json.encode(list(span_ids)).decode(), run),
-    )
-    return dict(rows.fetchall())
-
-
-@dataclass(frozen=True, slots=True)
-class Losses:
-    """Counts of the parts of a run that are redacted, truncated or missing.
-
-    Dropped, missing and malformed records are those of all processes that wrote the run.
-    """
-
-    redactions: dict[str, int]
-    """By rule."""
-    bodies_cut: int
-    bodies_lost: int
-    records_dropped: int
-    records_missing: int
-    lines_malformed: int
-    not_sampled: bool
+    """Return span numbers by span id. Ids outside these rows are looked up in one query."""
+    numbers = {row.span_id: row.number for row in spans}
+    used: set[str | None] = {row.parent_id for row in spans}
+    used |= {log.span_id for log in logs} | {link.span_id for link in links}
+    missing = [span_id for span_id in used if span_id and span_id not in numbers]
+    if missing:
+        rows = connection.execute(
+            "SELECT s.span_id, s.number FROM json_each(?) w JOIN spans s ON s.span_id = w.value"
+            " WHERE s.run = ?",
+            (msgspec.json.encode(missing).decode(), run),
+        )
+        numbers.update(rows)
+    return numbers
 
 
 def read_losses(connection: sqlite3.Connection, run: int) -> Losses:
@@ -148,7 +157,7 @@ def read_losses(connection: sqlite3.Connection, run: int) -> Losses:
     return Losses(rules, lost[False], lost[True], dropped, missing, malformed, unsampled)
 
 
-def read_writers(connection: sqlite3.Connection, rows: set[int]) -> dict[int, str]:
+def _read_writers(connection: sqlite3.Connection, rows: set[int]) -> dict[int, str]:
     found = connection.execute(
         "SELECT w.id, w.writer FROM json_each(?) r JOIN writers w ON w.id = r.value",
         (msgspec.json.encode(sorted(rows)).decode(),),
@@ -156,6 +165,7 @@ def read_writers(connection: sqlite3.Connection, rows: set[int]) -> dict[int, st
     return dict(found.fetchall())
 
 
+# In the order of the fields of OutlineSpan, OutlineLog and OutlineLink.
 _SPANS = """
 SELECT s.id, s.number, s.span_id, s.parent_id, s.writer, coalesce(s.seq, 0), s.started_ns, s.type,
   s.name, s.component, s.status, s.duration_ns, s.attributes, s.input_body, s.input_bytes,

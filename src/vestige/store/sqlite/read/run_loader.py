@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vestige.limits import SUM_MAX
-from vestige.record.external_seq import voice
+from vestige.record.external_seq import order_group
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
@@ -36,7 +36,7 @@ def list_runs(
 def search_runs(
     connection: sqlite3.Connection, run_filter: RunFilter, tenant: str | None = None
 ) -> RunPage:
-    """Return matching runs, newest first.
+    """Return matching runs, newest first or as the filter sorts them.
 
     Terms that need the rows of runs search a bounded number of runs (filter_sql.py).
     `tenant` is the tenant to which the connection is restricted (tenant_views.py).
@@ -64,15 +64,17 @@ def search_runs(
         parts.append(_NO_NEWER.format(_ALIAS.sub("n.", newer)))
         values += [*newer_values, *slow_values]
     limit = -1 if run_filter.limit is None else min(run_filter.limit, SUM_MAX)
+    column, direction = filter_sql.SORTS[run_filter.sort], _DIRECTIONS[run_filter.ascending]
     rows = connection.execute(
         f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {' AND '.join(parts)}"
-        " ORDER BY r.started_ns DESC, r.id DESC LIMIT ?",
+        f" ORDER BY {column} {direction}, r.id {direction} LIMIT ?",
         (*values, limit),
     )
     runs = [_run_info(row) for row in rows]
     if bound is None:
         return RunPage(runs)
-    return RunPage(runs, bound[2], f"r{bound[1]}")
+    newest_first = run_filter.sort == "started" and not run_filter.ascending
+    return RunPage(runs, bound[2], f"r{bound[1]}" if newest_first else None)
 
 
 def conversations(
@@ -165,7 +167,7 @@ def _build_conditions(run_filter: RunFilter) -> tuple[str, list[Any]]:
     if not run_filter.with_implicit:
         where.append(WORTH_SHOWING)
     if run_filter.failed:
-        where.append("r.outcome NOT IN ('ok', 'running')")
+        where.append("r.outcome NOT IN ('ok', 'running', 'unknown')")
     if run_filter.since_ns is not None:
         where.append("r.started_ns >= ?")
         values.append(run_filter.since_ns)
@@ -173,7 +175,8 @@ def _build_conditions(run_filter: RunFilter) -> tuple[str, list[Any]]:
         where.append("r.started_ns < ?")
         values.append(run_filter.before_ns)
     if run_filter.after is not None:
-        where.append("(r.started_ns, r.id) < (SELECT started_ns, id FROM runs WHERE id = ?)")
+        column, later = filter_sql.SORTS[run_filter.sort], ">" if run_filter.ascending else "<"
+        where.append(f"({column}, r.id) {later} (SELECT {column}, r.id FROM runs r WHERE r.id = ?)")
         values.append(int(run_filter.after[1:]))
     if run_filter.name is not None:
         where.append("r.name LIKE ? ESCAPE '\\'")
@@ -203,17 +206,23 @@ def _build_conditions(run_filter: RunFilter) -> tuple[str, list[Any]]:
     return " AND ".join(where), values
 
 
-# The run of a process is shown only if it has content or an outcome that its other runs lack.
+# The run of a process is shown only if it has content or an outcome that its other runs lack. If
+# the program opened runs, lines outside of them are not content: one program is one entry.
 WORTH_SHOWING = """NOT (r.implicit AND r.own_count = 0 AND (
-  r.outcome IN ('ok', 'running')
-  OR EXISTS (SELECT 1 FROM runs i WHERE i.process_run = r.run_id AND i.outcome = r.outcome)))"""
+    r.outcome IN ('ok', 'running')
+    OR EXISTS (SELECT 1 FROM runs i WHERE i.process_run = r.run_id AND i.outcome = r.outcome))
+  OR r.component = 'vestige' AND EXISTS (SELECT 1 FROM runs i WHERE i.process_run = r.run_id
+    AND (r.outcome IN ('ok', 'running') OR i.outcome = r.outcome))
+    AND NOT EXISTS (
+      SELECT 1 FROM spans s WHERE s.run = r.id AND s.type NOT IN ('run', 'process')))"""
 
+_DIRECTIONS = {True: "ASC", False: "DESC"}
 _ALIAS = re.compile(r"\br\.")
 _NO_NEWER = """(r.conversation_id IS NULL OR NOT EXISTS (
   SELECT 1 FROM runs n WHERE n.conversation_id = r.conversation_id AND n.tenant = r.tenant
   AND (n.started_ns, n.id) > (r.started_ns, r.id) AND {}))"""
 _CONVERSATIONS = """
-SELECT w.value, r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running')),
+SELECT w.value, r.conversation_id, count(*), sum(r.outcome NOT IN ('ok', 'running', 'unknown')),
   min(r.started_ns), CAST(total(r.input_tokens) AS INTEGER), CAST(total(r.output_tokens) AS INTEGER)
 FROM json_each(?) w JOIN runs n ON n.run_id = w.value
 JOIN runs r ON r.conversation_id = n.conversation_id AND r.tenant = n.tenant GROUP BY 1
@@ -222,7 +231,7 @@ JOIN runs r ON r.conversation_id = n.conversation_id AND r.tenant = n.tenant GRO
 _RUN_COLUMNS = (
     "r.run_id, r.id, r.name, r.outcome, r.started_ns, r.ended_ns, r.duration_ns, r.last_ns,"
     " r.span_count, r.log_count, r.error_count, r.conversation_id, r.component, r.input_tokens,"
-    " r.output_tokens, r.pinned, r.implicit, r.process_run"
+    " r.output_tokens, r.pinned, r.implicit, r.process_run, r.missing_count"
 )
 
 # In the order of SpanInfo's fields. A body has three columns.
@@ -273,6 +282,7 @@ def _run_info(row: Sequence[Any]) -> RunInfo:
         pinned=bool(row[15]),
         implicit=bool(row[16]),
         process_run=row[17],
+        missing_count=row[18],
     )
 
 
@@ -284,7 +294,7 @@ def _span_info(
         row[0],
         f"{run}.s{row[1]}",
         row[2],
-        voice(writers[row[3]], row[0], row[4]),
+        order_group(writers[row[3]], row[0], row[4]),
         row[4],
         row[5],
         row[6],
@@ -303,7 +313,7 @@ def _span_info(
 def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
         row[0],
-        voice(writers[row[1]], row[0], row[2]),
+        order_group(writers[row[1]], row[0], row[2]),
         row[2],
         row[3],
         row[4],
@@ -318,7 +328,7 @@ def _log_info(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
 def _log_position(row: Sequence[Any], writers: Mapping[int, str]) -> LogInfo:
     return LogInfo(
         row[0],
-        voice(writers[row[1]], row[0], row[2]),
+        order_group(writers[row[1]], row[0], row[2]),
         row[2],
         row[3],
         row[4],

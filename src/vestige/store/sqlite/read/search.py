@@ -27,8 +27,8 @@ from vestige.record.finding import Finding
 from vestige.record.redaction.stream_redaction import spell
 from vestige.record.run import RunInfo
 from vestige.store.cancellation import check_cancelled
+from vestige.store.compression import decompress
 from vestige.store.protocol import CheckResult, Hit, SearchQuery, SearchResult, SpanRef
-from vestige.store.sqlite.bodies.compression import decompress
 from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, PackReader, find_packed, find_time
 
 AROUND = 60

@@ -1,0 +1,1 @@
+"""Commands that turn findings into gates, limits and datasets."""

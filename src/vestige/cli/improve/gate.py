@@ -1,0 +1,175 @@
+"""`vestige gate`: fail a build if an agent got worse."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vestige.cli.answers import answer_options, open_debugger, print_answer
+from vestige.cli.options import Examples, Home, policy_option
+from vestige.errors import UsageError
+
+if TYPE_CHECKING:
+    from vestige.query.gate.gate_answer import GateAnswer
+    from vestige.query.gate.measurement import Measurement
+    from vestige.query.policy.policy import Policy
+
+
+@click.command(
+    "gate",
+    cls=Examples,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    examples="""
+  vestige gate --save baseline.json --trials 3 -- python agent.py   write a baseline
+  vestige gate --baseline baseline.json -- python agent.py          compare a change with it
+  vestige gate --baseline 'name:triage is:ok' -- python agent.py    compare with recorded runs
+  vestige gate --policy policy.toml -- python agent.py              only check a policy
+  vestige gate --baseline baseline.json --runs 'since:1h'           gate runs that are recorded
+""",
+    exits="0 passed, 1 failed, 2 usage or run not found, 3 baseline or store unreadable",
+)
+@click.option(
+    "--baseline", metavar="FILE|RUNS", help="A baseline file, or ids or a filter of runs."
+)
+@policy_option
+@click.option(
+    "--trials",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Run COMMAND N times. Numbers are compared by their median.",
+)
+@click.option("--runs", metavar="RUNS", help="Gate these recorded runs instead of COMMAND.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the trials as a new baseline.",
+)
+@click.option(
+    "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write a JUnit report."
+)
+@click.option(
+    "--markdown",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a comment for a pull request.",
+)
+@answer_options
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def gate(
+    baseline: str | None,
+    policy: Policy | None,
+    trials: int,
+    runs: str | None,
+    save: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
+    home: Home,
+    as_json: bool,
+    budget: int | None,
+    command: tuple[str, ...],
+) -> None:
+    """Fail if COMMAND got worse than a baseline, or broke a policy.
+
+    COMMAND is run with recording on. Reasons to fail: the command failed, a new kind of failure, a
+    tool or host that the baseline does not use, a loop, more calls, tokens, cost or time than the
+    spread of the baseline allows, or a broken policy. On GitHub, reasons are annotations of the
+    step.
+    """
+    from vestige.query.gate.gate_answer import GateAnswer
+    from vestige.query.gate.measurement import write_baseline
+    from vestige.query.gate.verdict import find_reasons
+
+    if bool(command) == bool(runs):
+        raise UsageError("gate: write a command after `--`, or select runs with --runs, not both.")
+    before = _read_baseline(home, baseline) if baseline else []
+    if command:
+        executed = _run_trials(home, command, trials, quiet=as_json)
+        ids, codes = [run_id for run_id, _ in executed], [code for _, code in executed]
+    else:
+        ids, codes = _find_ids(home, runs or ""), None
+    measured = _measure(home, ids, policy, codes)
+    answer = GateAnswer(measured, before, find_reasons(measured, before))
+    if save is not None:
+        write_baseline(save, measured)
+    _write_reports(answer, junit, markdown)
+    print_answer(answer, as_json, budget)
+
+
+def _run_trials(
+    home: Home, command: Sequence[str], trials: int, *, quiet: bool
+) -> list[tuple[str, int]]:
+    """Run the command, and return the run id and exit code of each trial."""
+    from vestige.boot import boot_environment
+    from vestige.collector.run_supervisor import run_command
+
+    env = boot_environment(os.environ, wire=True, logs=True, prints=True)
+    ids: list[str] = []
+    with _stdout_to_stderr() if quiet else nullcontext():
+        codes = [
+            run_command(home, command, env, None, lambda run_id, ok: ids.append(run_id))
+            for _ in range(trials)
+        ]
+    if len(ids) < trials:
+        raise UsageError("gate: recording is off, so there is nothing to compare. Turn it on.")
+    return list(zip(ids, codes, strict=True))
+
+
+@contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Send the output of the command to stderr, so that stdout has only the JSON."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+def _read_baseline(home: Home, text: str) -> list[Measurement]:
+    from vestige.query.gate.measurement import read_baseline
+
+    path = Path(text)
+    if path.is_file() or path.suffix == ".json":
+        return read_baseline(path).runs
+    return _measure(home, _find_ids(home, text), None)
+
+
+def _find_ids(home: Home, text: str) -> list[str]:
+    from vestige.query.search.run_groups import find_group
+
+    with open_debugger(home) as (debugger, _):
+        return find_group(debugger.store, text.split(), verb="gate")[0]
+
+
+def _measure(
+    home: Home, ids: Sequence[str], policy: Policy | None, codes: Sequence[int] | None = None
+) -> list[Measurement]:
+    with open_debugger(home) as (debugger, _):
+        return [
+            debugger.measure(run_id, policy=policy, exit_code=code)
+            for run_id, code in zip(ids, codes or [0] * len(ids), strict=True)
+        ]
+
+
+def _write_reports(answer: GateAnswer, junit: Path | None, markdown: Path | None) -> None:
+    if junit is not None:
+        junit.write_bytes(answer.junit())
+    if markdown is not None:
+        markdown.write_text(answer.markdown(), encoding="utf-8")
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from vestige.cli.github import append_summary, render_annotation
+
+        for reason in answer.reasons:
+            click.echo(render_annotation("error", reason.code, reason.message), err=True)
+        append_summary(answer.markdown())

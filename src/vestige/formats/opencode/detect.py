@@ -1,0 +1,45 @@
+"""Find sessions of OpenCode: rows of one database. Each has the path `opencode.db#<session>`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vestige.formats.opencode.constants import DATABASE, NUMBER_SEPARATOR, TABLES
+from vestige.formats.sqlite_source import has_tables, open_database
+from vestige.limits import FOREIGN_RUNS_MAX
+
+
+def is_session(path: Path) -> bool:
+    """Return whether a path names one session of a database."""
+    database, session_id = split_path(path)
+    return bool(session_id) and has_tables(database, TABLES)
+
+
+def find_database(path: Path) -> Path | None:
+    """Return the database at a path, or in a data folder."""
+    for candidate in (path, path / DATABASE, path / "opencode" / DATABASE):
+        if not candidate.is_symlink() and candidate.is_file() and has_tables(candidate, TABLES):
+            return candidate
+    return None
+
+
+def find_sessions(path: Path) -> Iterator[Path]:
+    """Yield a path for each session that is not a sub-agent's."""
+    database = find_database(path)
+    if database is None:
+        return
+    with open_database(database) as connection:
+        rows = connection.execute(
+            "SELECT id FROM session WHERE parent_id IS NULL"
+            " OR parent_id NOT IN (SELECT id FROM session) ORDER BY time_created LIMIT ?",
+            (FOREIGN_RUNS_MAX,),
+        ).fetchall()
+    for (session_id,) in rows:
+        yield database.with_name(f"{database.name}{NUMBER_SEPARATOR}{session_id}")
+
+
+def split_path(path: Path) -> tuple[Path, str]:
+    """Return the database and the session of a path."""
+    name, _, session_id = path.name.partition(NUMBER_SEPARATOR)
+    return path.with_name(name), session_id

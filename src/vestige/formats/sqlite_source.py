@@ -1,0 +1,69 @@
+"""Databases of other programs, read without locking or changing them.
+
+    with open_database(path) as connection: ...
+
+The database is opened read-only. A live writer goes on: readers of a WAL database never block it.
+A database in another mode is read as it is on disk, because a reader's lock could stop its writer.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from vestige.errors import UnreadableError
+from vestige.formats.line_reader import read_head
+
+Connection = sqlite3.Connection
+MAGIC: Final = b"SQLite format 3\0"
+_WAL_VERSION: Final = 2
+"""At offset 18 of the header: the database is in WAL mode."""
+_TIMEOUT_S: Final = 1.0
+_LENGTH_MAX: Final = 64 * 1024 * 1024
+"""Longest text of a row. A damaged or hostile database cannot request more memory."""
+
+
+def is_database(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and read_head(path, 16) == MAGIC
+
+
+def has_tables(path: Path, tables: frozenset[str]) -> bool:
+    """Return whether a file is a database with these tables. Never raises."""
+    if not is_database(path):
+        return False
+    try:
+        with open_database(path) as connection:
+            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            return tables <= {name for (name,) in rows}
+    except UnreadableError:
+        return False
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database for reading. Errors of SQLite are UnreadableError."""
+    header = read_head(path, 100)
+    if header[:16] != MAGIC:
+        raise UnreadableError(f"{path}: not a SQLite database.")
+    is_wal = len(header) > 18 and header[18] == _WAL_VERSION
+    wal = path.with_name(f"{path.name}-wal")
+    # Without a WAL file, opening would create one beside the database.
+    mode = "mode=ro" if is_wal and wal.exists() else "mode=ro&immutable=1"
+    connection = None
+    try:
+        connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?{mode}", uri=True, timeout=_TIMEOUT_S
+        )
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LENGTH_MAX)
+        connection.execute("PRAGMA query_only = 1")
+        connection.execute("PRAGMA trusted_schema = 0")
+        yield connection
+    except sqlite3.Error as error:
+        raise UnreadableError(f"{path}: cannot be read ({error}).") from None
+    finally:
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,131 @@
+"""LlamaIndex: agents, workflow steps, tools and retrievers, by a span handler of its dispatcher."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from vestige.integrations.faults import guarded
+from vestige.integrations.frameworks.span_tracker import SpanTracker
+from vestige.integrations.frameworks.values import to_plain
+
+_TOOL_METHODS = ("call", "acall")
+_RETRIEVER_METHODS = ("retrieve", "aretrieve")
+_MODEL_METHODS = frozenset(
+    f"{prefix}{name}"
+    for name in ("chat", "complete", "predict", "chat_with_tools", "predict_and_call")
+    for prefix in ("", "a")
+)
+"""Methods that return when the model has answered."""
+_STEP_METHODS = ("query", "aquery", "synthesize", "asynthesize", "postprocess_nodes", "run")
+_PLUMBING = ("init_run", "setup_agent", "aggregate_tool_results", "parse_agent_output")
+"""Steps of the built-in agents that only pass events on."""
+
+
+def install(module: ModuleType) -> None:
+    """Add the handler to the root. `module` is llama_index_instrumentation."""
+    span_class = import_module("llama_index_instrumentation.span.simple").SimpleSpan
+    base = import_module("llama_index_instrumentation.span_handlers").BaseSpanHandler[span_class]
+    events = _Events()
+
+    class Handler(base):  # type: ignore[misc, valid-type]  # known at run time only
+        @classmethod
+        def class_name(cls) -> str:
+            return "VestigeSpanHandler"
+
+        def span_enter(self, id_: str, *args: Any, **kwargs: Any) -> None:
+            events.enter(id_, *args, **kwargs)
+
+        def span_exit(self, id_: str, *args: Any, **kwargs: Any) -> None:
+            events.exit(id_, kwargs.get("result"))
+
+        def span_drop(self, id_: str, *args: Any, **kwargs: Any) -> None:
+            events.exit(id_, None, kwargs.get("err"))
+
+        def new_span(self, *args: Any, **kwargs: Any) -> None:
+            """Do nothing: the spans are ours."""
+
+        prepare_to_exit_span = prepare_to_drop_span = new_span
+
+    module.get_dispatcher().add_span_handler(Handler())
+
+
+class _Events:
+    def __init__(self) -> None:
+        self._spans = SpanTracker("llama-index")
+
+    @guarded
+    def enter(
+        self,
+        key: str,
+        bound_args: Any = None,
+        instance: Any = None,
+        parent_id: str | None = None,
+        **_: Any,
+    ) -> None:
+        owner, _dot, method = key[: key.rfind("-", 0, -28)].rpartition(".")
+        arguments = dict(getattr(bound_args, "arguments", None) or {})
+        base = _base_of(instance)
+        if base == "llm" or method in _MODEL_METHODS:
+            if method in _MODEL_METHODS:
+                self._spans.start_model(key, parent_id)
+            self._spans.skip(key, parent_id)
+        elif base == "tool" and method in _TOOL_METHODS:
+            values = {**(arguments.pop("kwargs", None) or {}), **arguments}
+            values.pop("args", None)
+            values.pop("ctx", None)
+            name = str(instance.metadata.name)
+            self._spans.start(key, name, "tool", parent=parent_id, body=to_plain(values))
+        elif base == "agent" and method == "run":
+            name = str(getattr(instance, "name", None) or owner)
+            body = to_plain(arguments.get("user_msg"))
+            facts = {"agent_name": name}
+            # The work runs in tasks that have copied the context of this call.
+            self._spans.start(key, name, "agent", parent=parent_id, body=body, attributes=facts)
+        elif base == "retriever" and method in _RETRIEVER_METHODS:
+            query = arguments.get("str_or_query_bundle")
+            body = getattr(query, "query_str", query)
+            self._spans.start(key, owner, "retriever", parent=parent_id, body=body)
+        elif base in ("agent", "workflow") and method not in _PLUMBING:
+            self._spans.start(key, method, parent=parent_id)
+        elif method in _STEP_METHODS:
+            self._spans.start(key, f"{owner}.{method}", parent=parent_id)
+        else:
+            self._spans.skip(key, parent_id)
+
+    @guarded
+    def exit(self, key: str, result: Any, error: Any = None) -> None:
+        span = self._spans.get(key)
+        if span is None:
+            if not hasattr(result, "__aiter__") and not hasattr(result, "__next__"):
+                # A stream sends its request later.
+                self._spans.end_model(key, "llm", response=to_plain(result), error=error)
+            self._spans.end(key)
+        elif span.type == "tool":
+            failed = getattr(result, "is_error", False) is True
+            raised = getattr(result, "exception", None)
+            text = getattr(result, "content", None)
+            failure = error or raised or (text if failed else None)
+            self._spans.end(key, body=text if text is not None else to_plain(result), error=failure)
+        elif span.type == "agent":
+            self._spans.end(key, body=None if result is None else str(result), error=error)
+        else:
+            self._spans.end(key, error=error)
+
+
+def _base_of(instance: Any) -> str:
+    """Return the kind of an object by the names of its base classes."""
+    names = {base.__name__ for base in type(instance).__mro__}
+    for kind, name in (
+        ("agent", "BaseWorkflowAgent"),
+        ("agent", "AgentWorkflow"),
+        ("workflow", "Workflow"),
+        ("llm", "BaseLLM"),
+        ("tool", "BaseTool"),
+        ("tool", "AsyncBaseTool"),
+        ("retriever", "BaseRetriever"),
+    ):
+        if name in names:
+            return kind
+    return ""

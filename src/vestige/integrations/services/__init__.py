@@ -1,0 +1,9 @@
+"""One run for each request, task and notebook cell of a service.
+
+    POST /refund/{order_id}        web_requests.py: Starlette, FastAPI, Flask, Django
+    shop.refund                    tasks.py: Celery, RQ, Dramatiq
+    cell 3                         notebooks.py: Jupyter
+
+The run opens when the first model call, tool or agent inside is recorded (emit/pending_run.py). It
+ends where the work ends: after the last chunk of a streamed response and its background tasks.
+"""

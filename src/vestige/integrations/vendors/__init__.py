@@ -1,0 +1,1 @@
+"""Programs of vendors that are recorded by their own settings."""

@@ -1,0 +1,1 @@
+"""Parsers of the JSON of each provider API, one module per API."""

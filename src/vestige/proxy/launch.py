@@ -1,0 +1,148 @@
+"""Start the proxy of a run, at once or when a child process needs it, and end it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from vestige._runtime import file_locks
+from vestige._runtime.clock import SYSTEM, monotonic, sleep
+from vestige.boot.child_proxy import (
+    FOLDER_VARIABLE,
+    MISSING,
+    REQUEST_FILE,
+    VARIABLES,
+    needs_proxy,
+    read_variables,
+    with_variables,
+)
+from vestige.emit.span import Span
+from vestige.home import Home
+from vestige.process_writer import PARENT_VARIABLE
+from vestige.proxy.upstream import find_parent, parse_parent
+
+_START_S = 10.0
+_END_S = 10.0
+
+MODULES = ("h11", "h2", "wsproto", "cryptography")
+
+
+class RunProxy:
+    """The proxy of one `vestige run`."""
+
+    def __init__(self, home: Home, env: Mapping[str, str]) -> None:
+        self._home, self._env = home, dict(env)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        self._lock = -1
+        self._pid = 0
+        self._reason = ""
+
+    def prepare(self, run: Span, command: Sequence[str], env: dict[str, str]) -> dict[str, str]:
+        """Return the environment for the command. Start the proxy if the command needs it."""
+        self._reason = self._find_obstacle()
+        needed = needs_proxy(command[0], env)
+        if self._reason:
+            if needed:
+                reason = f"model calls of {os.path.basename(command[0])} were not recorded"
+                gap = f"{reason}: {self._reason}"
+                run.log.warn(gap, gap=gap, count=1)
+            return {**env, FOLDER_VARIABLE: MISSING}
+        folder = self._home.root / "proxies" / SYSTEM.writer_id()
+        try:
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return env  # A full disk: the recorder reports it.
+        self._folder = folder
+        file_locks.try_lock(self._lock)
+        self._env[PARENT_VARIABLE] = env[PARENT_VARIABLE]
+        self._env["VESTIGE_HOME"] = env["VESTIGE_HOME"]
+        self._env["VESTIGE_SUPERVISOR"] = env["VESTIGE_SUPERVISOR"]
+        env = {**env, FOLDER_VARIABLE: str(folder)}
+        if needed:
+            self._start()
+            self._wait()
+            variables = read_variables(str(folder))
+            if variables is not None:
+                return with_variables(env, variables, f"{run.run_id}.{run.id}")
+            gap = "model calls were not recorded: the proxy did not start"
+            run.log.warn(gap, gap=gap, count=1)
+        return env
+
+    def _find_obstacle(self) -> str:
+        """Return why there can be no proxy, or nothing."""
+        missing = [name for name in MODULES if find_spec(name) is None]
+        if missing:
+            return "the proxy is not installed. Run `pip install 'vestige[proxy]'`"
+        try:
+            for scheme in ("http", "https"):
+                parse_parent(find_parent(self._env, scheme))
+        except ValueError as error:
+            return f"{error} is set, which the proxy does not support"
+        return ""
+
+    def _start(self) -> None:
+        assert self._folder is not None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "vestige.proxy.process", str(self._folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self._env,
+            start_new_session=True,
+            pass_fds=[self._lock],
+        )
+        self._send(f"pid {self._pid}\n")
+
+    def _wait(self) -> None:
+        assert self._folder is not None and self._process is not None
+        deadline = monotonic() + _START_S
+        while not (self._folder / VARIABLES).exists() and monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            sleep(0.005)
+
+    def started(self, pid: int) -> None:
+        """Remember the command, which the proxy serves as long as it lives."""
+        self._pid = pid
+        self._send(f"pid {pid}\n")
+
+    def poll(self) -> None:
+        """Start the proxy if a child process of the command waits for it."""
+        if (
+            self._process is None
+            and self._folder is not None
+            and (self._folder / REQUEST_FILE).exists()
+        ):
+            self._start()
+
+    def _send(self, line: str) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            try:
+                self._process.stdin.write(line.encode())
+                self._process.stdin.flush()
+            except OSError:
+                pass
+
+    def end(self) -> None:
+        """End the proxy, after it has recorded what it observed, and delete its folder."""
+        import shutil
+
+        if self._process is not None and self._process.stdin is not None:
+            self._send("end\n")
+            try:
+                self._process.stdin.close()
+                self._process.wait(_END_S)
+            except (OSError, subprocess.TimeoutExpired):
+                self._process.kill()
+                self._process.wait()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.close(self._lock)
+            self._folder = None

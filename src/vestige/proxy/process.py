@@ -1,0 +1,110 @@
+"""The process of the proxy: `python -m vestige.proxy.process FOLDER`, started by `vestige run`.
+
+It is not a thread of `vestige run`, so that the command goes on if that is killed. The parent
+writes `pid N` to its standard input when the command has started, and `end` when it has ended.
+Without an `end`, the proxy stops when the command no longer exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+from vestige._runtime.clock import SYSTEM, sleep
+from vestige.boot.child_proxy import VARIABLES
+from vestige.home import get_home
+from vestige.proxy.certificates import RunAuthority
+from vestige.proxy.hosts import HostRules
+from vestige.proxy.server import ProxyServer
+from vestige.proxy.upstream import Upstream
+from vestige.proxy.variables import find_bases, find_hosts, make_variables
+from vestige.recorder import Recorder
+from vestige.settings import read_settings
+from vestige.wire.capture import capture_http
+
+_POLL_S = 0.5
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    sys.argv[0] = "vestige-proxy"  # The name of its process span.
+    sys.setswitchinterval(0.0005)  # Relaying never waits long for the recording thread.
+    _raise_file_limit()
+    home = get_home(None)
+    try:
+        with Recorder(home, crash_hooks=False, silence_s=0) as recorder:
+            if recorder.enabled:
+                capture_http(recorder=recorder)
+                asyncio.run(_serve(recorder, folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _serve(recorder: Recorder, folder: Path) -> None:
+    env = dict(os.environ)
+    hosts = [*read_settings(recorder.home).proxy_hosts, *find_hosts(env)]
+    token = SYSTEM.writer_id()
+    authority = RunAuthority()
+    server = ProxyServer(
+        recorder._emitter, authority, HostRules(hosts), Upstream(env), token, find_bases(env)
+    )
+    listener = await server.start()
+    variables = make_variables(env, folder, authority.pem, server.port, token)
+    partial = folder / "partial.json"
+    partial.write_text(json.dumps(variables))
+    partial.rename(folder / VARIABLES)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    threading.Thread(
+        target=_wait_for_end, args=(lambda: loop.call_soon_threadsafe(ended.set),), daemon=True
+    ).start()
+    await ended.wait()
+    listener.close()
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # Connections that are still open.
+        task.cancel()
+    await asyncio.sleep(0.01)
+    server.close()
+
+
+def _wait_for_end(end: object) -> None:
+    pid = 0
+    for line in sys.stdin:
+        word, _, value = line.strip().partition(" ")
+        if word == "pid" and value.isdecimal():
+            pid = int(value)
+        elif word == "end":
+            pid = 0
+            break
+    while pid and _is_alive(pid):  # `vestige run` was killed, and the command goes on.
+        sleep(_POLL_S)
+    assert callable(end)
+    end()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _raise_file_limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16384), hard))
+    except (OSError, ValueError):
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Checks of what agents answer: evidence, announced tools, instructions of the prompt."""

@@ -1,0 +1,124 @@
+"""The measurement of one execution of a program, and a baseline of several.
+
+An execution is a run and the runs that its process opened. Baselines are stored as JSON, so that
+a repository can contain one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from vestige.errors import UnreadableError
+from vestige.query.evidence import Evidence
+from vestige.query.failures.top_findings import Examine
+from vestige.query.groups.failure_groups import find_failure
+from vestige.query.groups.signature import Signature
+from vestige.query.policy.activity import read_activity
+from vestige.query.policy.policy import Policy
+from vestige.query.policy.violations import find_violations
+from vestige.store.protocol import RunFilter, Store
+
+VERSION: Final = 1
+FILE_MAX: Final = 64 * 1024 * 1024
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """What one execution used and did."""
+
+    run: str
+    """Its short id."""
+    model_calls: int
+    tool_calls: int
+    tokens: int
+    cost_usd: float
+    duration_s: float
+    tools: dict[str, int]
+    hosts: list[str]
+    failures: list[Signature]
+    loops: list[str]
+    """Messages of the findings about loops."""
+    violations: list[tuple[str, str]] = []
+    """Broken rules of the policy, with their messages."""
+    exit_code: int = 0
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """Executions of a version that is known to be good."""
+
+    version: int
+    runs: list[Measurement]
+
+
+def measure(
+    store: Store,
+    run_id: str,
+    open_run: Callable[[str], Evidence],
+    examine: Examine,
+    policy: Policy | None = None,
+    exit_code: int = 0,
+) -> Measurement:
+    """Measure a run and the runs that its process opened."""
+    family = store.list_runs(RunFilter(of_process=run_id, with_implicit=True))
+    opened = [open_run(info.id) for info in family]
+    activities = [evidence.once(read_activity) for evidence in opened]
+    tools = Counter(call.name for activity in activities for call in activity.tool_calls)
+    failures = [find_failure(evidence.run, examine) for evidence in opened]
+    reports = [examine(evidence.run) for evidence in opened]
+    violations = [
+        (violation.rule, violation.message)
+        for activity in activities
+        for violation in (find_violations(policy, activity) if policy is not None else ())
+    ]
+    return Measurement(
+        run=next((info.short_id for info in family if info.id == run_id), run_id),
+        model_calls=sum(activity.model_calls for activity in activities),
+        tool_calls=sum(tools.values()),
+        tokens=sum(activity.tokens for activity in activities),
+        cost_usd=sum(activity.cost_usd or 0.0 for activity in activities),
+        duration_s=max((activity.duration_s for activity in activities), default=0.0),
+        tools=dict(sorted(tools.items())),
+        hosts=sorted({host for activity in activities for host in activity.hosts}),
+        failures=sorted({failure.signature for failure in failures if failure is not None}),
+        loops=sorted(
+            {
+                finding.message
+                for report in reports
+                for finding in report.findings
+                if finding.kind.startswith("loop/") and finding.severity != "hint"
+            }
+        ),
+        violations=violations,
+        exit_code=exit_code,
+    )
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read a baseline that `write_baseline` wrote."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_MAX + 1)
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read ({error.strerror}).") from None
+    try:
+        baseline = msgspec.json.decode(data, type=Baseline)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableError(
+            f"{path}: not a baseline ({error}). Write one: `vestige gate --save {path} -- COMMAND`."
+        ) from None
+    if baseline.version != VERSION or not baseline.runs:
+        raise UnreadableError(
+            f"{path}: version {baseline.version} with {len(baseline.runs)} runs (expected version"
+            f" {VERSION} with at least one). Write it again with `vestige gate --save`."
+        )
+    return baseline
+
+
+def write_baseline(path: Path, runs: Sequence[Measurement]) -> None:
+    """Write a baseline, readable and stable in a diff."""
+    encoded = msgspec.json.encode(Baseline(VERSION, list(runs)), order="sorted")
+    path.write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")

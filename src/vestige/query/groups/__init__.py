@@ -1,0 +1,1 @@
+"""Group failed runs by their cause."""

@@ -1,0 +1,1 @@
+"""Policies: rules on tools, arguments, models, hosts and limits that a run must keep."""

@@ -1,0 +1,115 @@
+"""The title, task and result of listed runs, read from the ends of each run.
+
+The task is the input of the run or of its first agent, else the first text of the user in its
+first request. The result is the output of the run, else the text of its last answer. At most four
+bodies of a run are read, and none that is large: a list must stay fast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from vestige.errors import VestigeError
+from vestige.providers.parsing import parse_request, parse_response
+from vestige.query import formatting
+from vestige.query.trajectory.headline import extract_task, make_title
+from vestige.query.trajectory.roles import read_role
+from vestige.record.redaction.output_redaction import redact_text
+from vestige.record.run import BodyRef, RunInfo
+from vestige.store.protocol import RunEnds, Store
+
+BODY_MAX: Final = 32 * 1024
+"""Bytes of a body that is read for a list."""
+TOTAL_MAX: Final = 8 * 1024 * 1024
+"""Bytes of all bodies that are read for one list."""
+TEXT_MAX: Final = 300
+_BEFORE_SHORTENING: Final = 2_000
+"""Characters that are redacted, so that no part of a secret is left at the end of a text."""
+_GENERIC: Final = re.compile(
+    r"(?:main|__main__|process_item|run|invoke|agent|task|app|script|default|unnamed|trace|session"
+    r"|python[\d.]*|.*\.py|<module>|-c)\Z",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunText:
+    """A run in words; each is None if it is not known."""
+
+    title: str | None = None
+    task: str | None = None
+    result: str | None = None
+
+
+def is_generic(name: str) -> bool:
+    """Return True for a name that does not tell one run of a program from another."""
+    return _GENERIC.match(name.strip()) is not None
+
+
+def read_run_texts(store: Store, runs: Sequence[RunInfo]) -> dict[str, RunText]:
+    """Return the texts of runs by id."""
+    ends = store.read_run_ends([run.id for run in runs])
+    bodies = _read_bodies(store, ends.values())
+    found: dict[str, RunText] = {}
+    for run in runs:
+        each = ends.get(run.id)
+        task = _find_task(each, bodies) if each is not None else ""
+        result = _find_result(each, bodies) if each is not None else ""
+        title = _shorten(make_title(task[:20_000])) if task and is_generic(run.name) else None
+        found[run.id] = RunText(title or None, _shorten(task) or None, _shorten(result) or None)
+    return found
+
+
+def _read_bodies(store: Store, ends: Iterable[RunEnds]) -> dict[int, str]:
+    sizes: dict[int, int] = {}
+    total = 0
+    for each in ends:
+        for body_id, size_bytes in each.bodies():
+            if body_id not in sizes and size_bytes <= BODY_MAX:
+                total += size_bytes
+                if total > TOTAL_MAX:
+                    break
+                sizes[body_id] = size_bytes
+    try:
+        return {
+            body_id: raw.decode(errors="replace") for body_id, raw in store.read_bodies(list(sizes))
+        }
+    except VestigeError:
+        return {}  # A damaged body must not prevent the list; `doctor` reports it.
+
+
+def _find_task(ends: RunEnds, bodies: Mapping[int, str]) -> str:
+    for body in (ends.input, ends.agent_input):
+        text = _get_text(body, bodies)
+        if text.strip():
+            return extract_task(text)
+    text = _get_text(ends.request, bodies)
+    request = parse_request(text, None) if text else None
+    for message in request.messages if request is not None else ():
+        if read_role(message.role) == "user" and message.text.strip():
+            return message.text
+    return ""
+
+
+def _find_result(ends: RunEnds, bodies: Mapping[int, str]) -> str:
+    text = _get_text(ends.output, bodies)
+    if text.strip():
+        return text
+    text = _get_text(ends.response, bodies)
+    response = parse_response(text, None) if text else None
+    if response is None:
+        return ""
+    return response.text or response.error or ""
+
+
+def _get_text(body: BodyRef | None, bodies: Mapping[int, str]) -> str:
+    return "" if body is None or body.id is None else bodies.get(body.id, "")
+
+
+def _shorten(text: str) -> str:
+    """Put a text on one line, redacted before it is shortened."""
+    line = " ".join(text[:_BEFORE_SHORTENING].split())
+    return formatting.single_line(redact_text(line), TEXT_MAX) if line else ""

@@ -1,0 +1,212 @@
+"""Headlines of steps, and the task, title and final answer of a run."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from vestige.query import formatting
+from vestige.query.trajectory.contents import strip_labels
+from vestige.query.trajectory.model import Action, Item, Step
+
+THOUGHT_SHOWN: Final = 110
+ARGUMENTS_SHOWN: Final = 70
+RESULT_SHOWN: Final = 90
+TITLE_SHOWN: Final = 100
+QUOTED_EMPTY: Final = '""'
+"""An argument without a name, which a model made up."""
+
+_THOUGHT: Final = re.compile(
+    r"\A[\s#*]*(?:Thought|Thinking|Reasoning|Plan)\s*\d*\**\s*:\**\s*", re.I
+)
+_SENTENCE: Final = re.compile(r"(?<=[a-z)\]\"'][.!?])\s|\n\n")
+_MARKER: Final = re.compile(
+    r"(?:here(?: is|'s) (?:the|your) (?:task|question|problem|issue)[^\n:]{0,40}:\s*"
+    r"|^(?:new )?(?:task|question|issue|query|problem|request|user request)\s*:\s*"
+    r"|<(?:issue|task|question|query|problem|problem_statement|issue_description|user_query)>\s*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TASK_KEYS: Final = (
+    "task", "question", "query", "prompt", "user_input", "user_prompt", "input", "message",
+    "topic", "content", "text", "instruction", "goal", "request", "inputs", "state", "messages",
+)  # fmt: skip
+
+
+def make_headline(step: Step) -> str:
+    """Return what a step thought or did, and what came of it."""
+    thought = _first_thought(step)
+    actions = [action_line(action) for action in step.actions[:3]]
+    if len(step.actions) > 3:
+        actions.append(f"and {len(step.actions) - 3} more")
+    if step.error and not any(action.error for action in step.actions):
+        actions.append(f"✕ {_error_line(step.error)}")
+    return " | ".join(filter(None, [thought, *actions])) or _input_line(step)
+
+
+def step_title(step: Step) -> str:
+    """Return the first line of a step in a list: what it thought, called, or read."""
+    thought = _first_thought(step)
+    if thought or not step.actions:
+        failed = "Model call failed" if step.error else ""
+        return thought or failed or _input_line(step)
+    return action_line(step.actions[0]).partition(" -> ")[0]
+
+
+def step_result(step: Step) -> str:
+    """Return the second line: its error, or the last action and what came back."""
+    failed = next((action for action in step.actions if action.is_failed), None)
+    if step.error and failed is None:
+        return _error_line(step.error)
+    if not step.actions:
+        return ""
+    action = failed or step.actions[-1]
+    if action.error:
+        return _error_line(action.error)
+    line = action_line(action)
+    is_title = len(step.actions) == 1 and (action.kind == "code" or not _first_thought(step))
+    return line.partition(" -> ")[2] if is_title else line.replace(" -> ", " → ", 1)
+
+
+def shorten_headline(headline: str, length: int) -> str:
+    """Shorten the thought first, so that the action and its result remain."""
+    thought, bar, action = headline.partition(" | ")
+    if not bar or len(headline) <= length:
+        return formatting.single_line(headline, length)
+    thought = formatting.single_line(thought, max(length // 2, length - len(action) - 3))
+    return f"{thought} | {formatting.single_line(action, length - len(thought) - 3)}"
+
+
+def _first_thought(step: Step) -> str:
+    for kind in ("text", "thinking"):
+        for item in step.answer:
+            if item.kind == kind and item.text.strip():
+                return first_sentence(_THOUGHT.sub("", item.text), THOUGHT_SHOWN)
+    return ""
+
+
+def _input_line(step: Step) -> str:
+    for item in reversed(step.new_input):
+        if item.text.strip():
+            return f"{item.role}: {first_sentence(item.text, THOUGHT_SHOWN)}"
+    return ""
+
+
+def first_sentence(text: str, length: int) -> str:
+    """Return the first sentence on one line."""
+    sentence = _SENTENCE.split(_strip_markup(text)[: length * 6], maxsplit=1)[0]
+    return formatting.single_line(" ".join(sentence.split()), length)
+
+
+def action_line(action: Action) -> str:
+    """Return `name(arguments) -> result` on one line."""
+    arguments = action.arguments.text if action.arguments is not None else ""
+    if action.kind == "code":
+        shown = _last_code_line(arguments)
+        head = f"code: {shown}" if shown else "code"
+    else:
+        shown = short_arguments(arguments)
+        head = f"{formatting.single_line(action.name, 60)}({shown})"
+    if action.error:
+        return f"{head} -> ✕ {_error_line(action.error)}"
+    if action.result is None:
+        return head if action.status in ("ok", "unanswered") else f"{head} -> {action.status}"
+    mark = "✕ " if action.result.is_error else ""
+    return f"{head} -> {mark}{result_line(action.result.text)}"
+
+
+def _error_line(error: str) -> str:
+    """Return an error without the module of its type."""
+    kind, colon, message = error.partition(": ")
+    if colon and " " not in kind:
+        error = f"{kind.rpartition('.')[2]}: {message}"
+    return formatting.single_line(error, RESULT_SHOWN)
+
+
+def result_line(text: str) -> str:
+    """Return the first line of a result that says something."""
+    for line in strip_labels(text)[:4_000].splitlines():
+        if line.strip(" =-#*\t"):
+            return formatting.single_line(line, RESULT_SHOWN)
+    return "(empty)"
+
+
+def short_arguments(text: str) -> str:
+    """Return arguments as `key=value, ...` on one line."""
+    try:
+        value: Any = msgspec.json.decode(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        parts = [f"{key or QUOTED_EMPTY}={_argument_text(each)}" for key, each in value.items()]
+        text = ", ".join(parts)
+    return formatting.single_line(text, ARGUMENTS_SHOWN)
+
+
+def _argument_text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _last_code_line(code: str) -> str:
+    lines = [line.strip() for line in code.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("#", ")", "]", "}"))]
+    return formatting.single_line(lines[-1], ARGUMENTS_SHOWN) if lines else ""
+
+
+# --- the run --------------------------------------------------------------------------------------
+
+
+def extract_task(text: str) -> str:
+    """Return the task in an agent's input, which may be JSON with a member such as `task`."""
+    value: Any = text
+    for _ in range(6):
+        if isinstance(value, str):
+            stripped = value.strip()
+            if not stripped.startswith(("{", "[")):
+                return str(value).removeprefix("New task:\n")
+            try:
+                value = msgspec.json.decode(stripped)
+            except (ValueError, RecursionError):
+                return text
+        elif isinstance(value, dict):
+            found = next((value[key] for key in _TASK_KEYS if value.get(key)), None)
+            if found is None:
+                return text
+            value = found
+        elif isinstance(value, list) and value:
+            users = [
+                each
+                for each in value
+                if isinstance(each, dict)
+                and str(each.get("role", each.get("type"))) in ("user", "human")
+            ]
+            value = (users or value)[0]
+        else:
+            return text
+    return value if isinstance(value, str) else text
+
+
+def make_title(task: str) -> str:
+    """Return a line that distinguishes the task from other tasks of the same program."""
+    found = _MARKER.search(task[:20_000])
+    rest = task[found.end() :] if found is not None and task[found.end() :].strip() else task
+    line = next((line for line in rest.splitlines() if line.strip(" #*>-`\t")), "")
+    return first_sentence(line.replace("**", ""), TITLE_SHOWN)
+
+
+def _strip_markup(text: str) -> str:
+    return text.strip().lstrip("#*>- \t\n")
+
+
+def copy_as_answer(item: Item, text: str) -> Item:
+    """Return an item of the final answer with this text."""
+    return Item(
+        role="assistant",
+        kind="text",
+        text=text,
+        size_bytes=len(text.encode(errors="replace")),
+        span_id=item.span_id,
+        side=item.side,
+        message_index=item.message_index,
+    )

@@ -1,0 +1,64 @@
+"""The task of a run, without its trajectory: cheap enough to compare many runs.
+
+is_same_task(find_task_text(a), find_task_text(b))
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from vestige.query.body_cache import BODY_READ_MAX
+from vestige.query.evidence import Evidence
+from vestige.query.trajectory.headline import extract_task
+from vestige.query.trajectory.roles import read_role
+from vestige.query.trajectory.scopes import is_agent
+from vestige.record.run import SpanInfo
+
+SAME_SHARE: Final = 0.9
+"""Share of equal words from which on two tasks are nearly the same."""
+WORDS_MAX: Final = 5_000
+
+_WORD: Final = re.compile(r"\w+")
+
+
+def find_task_text(evidence: Evidence) -> str:
+    """Return the input of the run or its first agent, else the first text of the user."""
+    spans = [evidence.root, next(filter(is_agent, evidence.run.spans), None)]
+    for span in spans:
+        text = _read(evidence, span)
+        if text.strip():
+            return extract_task(text)
+    for call in evidence.model_calls[:1]:
+        request = evidence.request(call) if _is_small(call) else None
+        for message in request.messages if request is not None else ():
+            if read_role(message.role) == "user" and message.text.strip():
+                return message.text
+    return ""
+
+
+def is_same_task(a: str, b: str) -> bool:
+    """Return True if two tasks are equal, or nearly equal by their words."""
+    if " ".join(a.split()) == " ".join(b.split()):
+        return True
+    words_a, words_b = (frozenset(_WORD.findall(text.lower())[:WORDS_MAX]) for text in (a, b))
+    if not words_a or not words_b:
+        return False
+    # The question is often a few words in a long frame, so every different word counts twice.
+    different = len(words_a ^ words_b)
+    return 1 - 2 * different / len(words_a | words_b) >= SAME_SHARE
+
+
+def has_manifest(span: SpanInfo) -> bool:
+    """Return whether the input of a root span is the manifest of a debug bundle, not a task."""
+    return span.type == "run" and "bundle_id" in span.attributes
+
+
+def _read(evidence: Evidence, span: SpanInfo | None) -> str:
+    if span is None or not _is_small(span) or has_manifest(span):
+        return ""
+    return evidence.input(span) or ""
+
+
+def _is_small(span: SpanInfo) -> bool:
+    return span.input is not None and span.input.size_bytes <= BODY_READ_MAX

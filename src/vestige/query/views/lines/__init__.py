@@ -1,0 +1,1 @@
+"""Parts of the lines that `show` and `span` print."""

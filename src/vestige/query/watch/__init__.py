@@ -1,0 +1,1 @@
+"""Watch a run while it is going on."""

@@ -1,0 +1,174 @@
+"""The context of a key in a text, and the judgement of the value beside it."""
+
+from __future__ import annotations
+
+from vestige._runtime.regular_expressions import re
+from vestige.record.redaction.masking import is_secret_key, mask, mask_escaped
+from vestige.record.redaction.secret_patterns import Hit
+from vestige.record.redaction.secret_values import (
+    CODE,
+    STRONG,
+    WEAK,
+    grade,
+    is_code_around,
+    is_example,
+    is_placeholder,
+    is_template,
+)
+
+_RAISED = re.compile(
+    r"(?:^|\n|\\n)[\w.]{1,80}(?:Error|Exception|Warning|Exit|Timeout): [^\n]{0,240}\Z"
+)
+_LINE_START = re.compile(
+    r"(?:^|[\n\r]|\\n)[ \t]*(?:(?:export|set|setx|env|ENV|ARG|local|declare -x|-|\*|>|#|;|\d+[:"
+    r"|])[ \t]+){0,2}$"
+)
+_EXPRESSION = re.compile(r"\(\?[:=!<P]|\][+*]|\[\^|[a-z0-9]-[a-z0-9][^\]]{0,40}\]")
+"""A part of a regular expression, which source code writes beside names such as `token`."""
+
+_PART = 1024
+"""Characters that are classified together as source code or not."""
+
+CONTAINERS = {"cookie", "cookies", "credential", "credentials", "secret", "secrets"}
+DESCRIBING = {
+    *("name", "domain", "path", "samesite", "type", "description", "title", "format", "enum"),
+    *(
+        "items",
+        "properties",
+        "urls",
+        "required",
+        "id",
+        "expires",
+        "url",
+        "ref",
+        "provider",
+        "scope",
+        "key",
+        "created",
+        "updated",
+    ),
+}
+"""Keys in such a container that describe the secret: a cookie's domain, a schema's type."""
+
+_HARMLESS = {
+    "credentials": {"include", "omit", "same-origin", "default", "same_origin"},
+    "token": {"string", "bearer", "jwt"},
+    "cookie": {"lax", "strict", "secure", "httponly"},
+}
+"""Values of these keys that are settings, not secrets."""
+
+_TYPE_NAME = re.compile(
+    r"(?:string|boolean|bool|number|integer|binary|array|object|any|int|float|str|bytes)(?:\[\]"
+    r"|\?){0,2}"
+)
+"""Types that schemas write beside the key of a secret."""
+
+
+def is_secret_value(word: str, value: str) -> bool:
+    """Return whether the value of a key with this word is a secret, not a setting or a type."""
+    if len(value) <= 16 and _TYPE_NAME.fullmatch(value):
+        return False
+    return value.lower() not in _HARMLESS.get(word, ())
+
+
+def is_doubtful_secret(word: str, value: str) -> bool:
+    """Return whether the value of a doubtful key (`pass`, `stripe_key`) is a secret."""
+    if is_placeholder(value) or is_template(value) or value[:1] in "/~<^(":
+        return False
+    if "://" in value or "`" in value:
+        return False
+    if word.endswith("_key") and re.fullmatch(r"[0-9a-fA-F-]{36}", value):
+        return False  # an id
+    if word in ("pass", "pw"):
+        # A number with a fraction is a measurement: `first_pass=12.5`.
+        return grade(value) >= WEAK and re.fullmatch(r"[0-9]*\.[0-9]+", value) is None
+    if word == "pat":
+        return len(value) >= 16 and grade(value) >= WEAK
+    if len(value) < 16 or re.search(r"[^\w+/=.~:@$!-]", value.strip()):
+        return False  # a list, an expression, a sentence
+    longest = max(re.split(r"[-_.]", value), key=len)
+    return len(longest) >= 12 and grade(value) == STRONG
+
+
+def is_header(key: str) -> bool:
+    """Return whether a key is a header's name, so that its value extends to the line's end."""
+    name = key.lower()
+    return name in ("authorization", "cookie") or ("-" in name.strip("-") and is_secret_key(name))
+
+
+_HEADER_NAMES = re.compile(
+    r"(?i)(?:[a-z]+-)+[a-z]+|accept|age|allow|connection|cookie2?|date|etag|expect|expires"
+    r"|forwarded"
+    r"|from|host|link|location|origin|pragma|range|referer|server|te|trailer|upgrade|vary|via"
+    r"|warning|authorization"
+)
+
+
+def is_header_name(value: str) -> bool:
+    """Return whether a string in a list is the name of a header, not the value of one."""
+    return _HEADER_NAMES.fullmatch(value) is not None
+
+
+class KeyContext:
+    """A key in a text, and its surroundings."""
+
+    __slots__ = ("_known", "doubtful", "end", "key", "rule", "start", "text", "word")
+
+    def __init__(
+        self, text: str, start: int, end: int, word: str, doubtful: bool, known: dict[int, bool]
+    ) -> None:
+        self.text, self.start, self.end = text, start, end
+        self.word, self.doubtful = word, doubtful
+        self.key = text[start:end]
+        self.rule = f"key:{word}"
+        self._known = known
+        """The parts of the text that were classified, and whether each is source code."""
+
+    @property
+    def is_code(self) -> bool:
+        """True if the key is in source code."""
+        if _RAISED.search(self.text, max(0, self.start - 300), self.start):
+            return False  # an exception's message, after the code that raised it
+        part = self.start // _PART
+        if part not in self._known:
+            self._known[part] = is_code_around(self.text, part * _PART + _PART // 2)
+        return self._known[part]
+
+    @property
+    def begins_line(self) -> bool:
+        before = self.text[max(0, self.start - 40) : self.start]
+        return self.start == 0 or _LINE_START.search(before) is not None
+
+    @property
+    def is_argument(self) -> bool:
+        """True if the key is an argument of a call: `f(token=x`."""
+        before = self.text[max(0, self.start - 24) : self.start].rstrip()
+        return before.endswith(("(", ",")) and not self.key.isupper()
+
+    def hit(self, low: int, high: int, lowest: int = CODE, quoted: bool = False) -> Hit:
+        """Return the hit for a value; harmless if its grade is below `lowest`."""
+        value = self.text[low:high]
+        if not self._is_secret(value, lowest):
+            return Hit(self.start, low, high, None, self.rule)
+        new = mask_escaped(value) if quoted or "\\" in value else mask(value)
+        return Hit(self.start, low, high, new if new != value else None, self.rule)
+
+    def _is_secret(self, value: str, lowest: int) -> bool:
+        if is_placeholder(value) or not is_secret_value(self.word, value):
+            return False
+        if self.doubtful:
+            return is_doubtful_secret(self.word, value)
+        if lowest == CODE:
+            return True
+        if is_template(value):
+            return False
+        if lowest >= WEAK and (is_example(value) or _EXPRESSION.search(value)):
+            return False
+        if self.key.lower().endswith("pwd") and value.startswith(("/", "~")):
+            return False  # a shell's PWD is the current folder, not a password
+        return grade(value) >= lowest and not self._is_its_key(value)
+
+    def _is_its_key(self, value: str) -> bool:
+        """Return whether a bare value repeats its key, as a variable does: `api_key=api_key`."""
+        plain = value.strip("-_").replace("-", "_").lower()
+        return plain == self.key.strip("-_").replace("-", "_").lower()

@@ -1,0 +1,254 @@
+"""The engines of the secret scanner: hyperscan, ahocorasick, the standard library.
+
+    scan = build_scan("ahocorasick", markers)
+    scan(line)                        # True: the line has a marker
+
+All three give the same results. Hyperscan compiles all expressions into one database, which takes
+0.1 s. Until that is done (`compile_expressions`, or a file of an earlier process), it searches
+only for literals, and `FirstStage` confirms the hits with the standard library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from vestige._runtime.regular_expressions import re
+from vestige.errors import UsageError
+from vestige.record.redaction.secret_markers import Marker, literals
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Scan = Callable[[bytes], bool]
+Search = Callable[[bytes], object]
+
+ENGINES: Final = ("hyperscan", "ahocorasick", "re")
+
+
+def choose_engine(prefer: str | None) -> str:
+    """Return the quickest engine that is installed, or the preferred one."""
+    if prefer is not None and prefer not in ENGINES:
+        raise UsageError(f"scanner: no engine {prefer!r} (one of {', '.join(ENGINES)}).")
+    for name in (prefer,) if prefer else ENGINES:
+        try:
+            if name == "hyperscan":
+                import hyperscan  # noqa: F401
+            elif name == "ahocorasick":
+                import ahocorasick_rs  # noqa: F401
+        except ImportError:
+            if prefer:
+                raise
+            continue
+        return name
+    raise AssertionError("the standard library is always there")
+
+
+def build_scan(
+    engine: str, markers: tuple[Marker, ...], cache_folder: Path | None = None
+) -> Scan | FirstStage:
+    """Return a function that finds these markers. `FirstStage`: a faster one can be compiled."""
+    if engine == "ahocorasick":
+        return _ahocorasick_scan(markers)
+    if engine == "re":
+        return _standard_scan(markers)
+    if all(marker.plain for marker in markers):
+        return _literal_scan(markers)
+    return _cached_expressions(markers, cache_folder) or FirstStage(markers, cache_folder)
+
+
+# --- hyperscan ------------------------------------------------------------------------------
+
+
+class FirstStage:
+    """Search for literals with hyperscan, and confirm each hit with the standard library.
+
+    Literals compile ten times faster than expressions, and most lines have none of them. A line
+    with a literal takes longer than with all expressions compiled, so these are compiled after
+    some data (`scanned_bytes`)."""
+
+    def __init__(self, markers: tuple[Marker, ...], cache_folder: Path | None) -> None:
+        import hyperscan
+
+        from vestige.record.redaction.scanner_cache import get_database, get_literal_database
+
+        by_literal = literals(markers)
+        unhinted = [marker.expression for marker in markers if not marker.literal]
+        self.scanned_bytes = 0
+        self._markers = list(by_literal.values())
+        literal_database = get_literal_database(list(by_literal), cache_folder)
+        unhinted_database = get_database(unhinted, cache_folder)
+        find_literals, find_unhinted = literal_database.scan, unhinted_database.scan
+
+        def make_scratches() -> tuple[Any, Any]:
+            return hyperscan.Scratch(literal_database), hyperscan.Scratch(unhinted_database)
+
+        pool = [make_scratches()]
+
+        def has_marker(line: bytes) -> bool:
+            self.scanned_bytes += len(line)
+            numbers: list[int] = []
+            try:
+                scratches = pool.pop()
+            except IndexError:
+                scratches = make_scratches()
+            try:
+                find_literals(line, _append, 0, numbers, scratches[0])
+                if not (numbers and self._is_confirmed(numbers, line)):
+                    find_unhinted(line, _stop, 0, None, scratches[1])
+                    pool.append(scratches)
+                    return False
+            except Exception:  # noqa: BLE001  # a match ends the scan; an error is not a no
+                pass
+            pool.append(scratches)
+            return True
+
+        self.scan: Scan = has_marker
+
+    def _is_confirmed(self, numbers: list[int], line: bytes) -> bool:
+        found = [marker for number in numbers for marker in self._markers[number]]
+        if any(marker.plain for marker in found):
+            return True
+        expressions = dict.fromkeys(marker.expression for marker in found)
+        return any(_compiled(expression)(line) for expression in expressions)
+
+
+def compile_expressions(markers: tuple[Marker, ...], cache_folder: Path | None) -> Scan:
+    """Compile all expressions into one database. It takes 0.1 s without the GIL."""
+    from vestige.record.redaction.scanner_cache import get_database
+
+    return _database_scan(get_database(_expressions(markers), cache_folder))
+
+
+def _cached_expressions(markers: tuple[Marker, ...], cache_folder: Path | None) -> Scan | None:
+    from vestige.record.redaction.scanner_cache import find_database
+
+    database = find_database(_expressions(markers), cache_folder)
+    return None if database is None else _database_scan(database)
+
+
+def _expressions(markers: Iterable[Marker]) -> list[bytes]:
+    return list(dict.fromkeys(marker.expression for marker in markers))
+
+
+def _literal_scan(markers: tuple[Marker, ...]) -> Scan:
+    from vestige.record.redaction.scanner_cache import get_literal_database
+
+    # Not cached: these are registered secrets.
+    return _database_scan(get_literal_database(list(literals(markers)), None))
+
+
+def _database_scan(database: Any) -> Scan:
+    import hyperscan
+
+    # A scratch serves one scan at a time. A pool, not one per thread: a signal handler
+    # that emits in the middle of a scan is a second scan in the same thread.
+    pool: list[Any] = [hyperscan.Scratch(database)]
+    take, give, scan = pool.pop, pool.append, database.scan
+
+    def has_marker(line: bytes) -> bool:
+        try:
+            scratch = take()
+        except IndexError:
+            scratch = hyperscan.Scratch(database)
+        try:
+            scan(line, _stop, 0, None, scratch)
+        except Exception:  # noqa: BLE001  # a match ends the scan; an error is not a no
+            give(scratch)
+            return True
+        give(scratch)
+        return False
+
+    return has_marker
+
+
+def _stop(*_: object) -> bool:
+    return True
+
+
+def _append(number: int, _start: int, _end: int, _flags: int, numbers: list[int]) -> None:
+    numbers.append(number)
+
+
+# --- the other engines ----------------------------------------------------------------------
+
+
+def _ahocorasick_scan(markers: tuple[Marker, ...]) -> Scan:
+    import ahocorasick_rs
+
+    by_literal, unhinted = _confirmations(markers), _unhinted_searches(markers)
+    find = ahocorasick_rs.BytesAhoCorasick(
+        list(by_literal), implementation=ahocorasick_rs.Implementation.DFA
+    ).find_matches_as_indexes
+    confirm = list(by_literal.values())
+
+    def has_marker(line: bytes) -> bool:
+        for number, start, _ in find(line.lower(), overlapping=True):
+            if confirm[number](line, start):
+                return True
+        return any(search(line) for search in unhinted)
+
+    return has_marker
+
+
+def _standard_scan(markers: tuple[Marker, ...]) -> Scan:
+    by_literal, unhinted = list(_confirmations(markers).items()), _unhinted_searches(markers)
+
+    def has_marker(line: bytes) -> bool:
+        lowered = line.lower()
+        for literal, confirm in by_literal:
+            start = lowered.find(literal)
+            while start >= 0:
+                if confirm(line, start):
+                    return True
+                start = lowered.find(literal, start + 1)
+        return any(search(line) for search in unhinted)
+
+    return has_marker
+
+
+Confirm = Callable[[bytes, int], bool]
+
+_REACH_BEFORE = 48
+_REACH_AFTER = 80
+"""How far from its literal a bounded expression can match."""
+
+
+@cache
+def _compiled(expression: bytes) -> Search:
+    return re.compile(expression, re.DOTALL).search
+
+
+def _unhinted_searches(markers: tuple[Marker, ...]) -> list[Search]:
+    """Return searches for the markers that have no literal."""
+    return [_search_after(marker) for marker in markers if not marker.literal]
+
+
+def _search_after(marker: Marker) -> Search:
+    common, search = marker.common, _compiled(marker.expression)
+    return lambda line: common in line and search(line)
+
+
+def _confirmations(markers: tuple[Marker, ...]) -> dict[bytes, Confirm]:
+    """Return a function for each literal that confirms a hit at a position."""
+    grouped: dict[bytes, list[Marker]] = {}
+    for marker in markers:
+        if marker.literal:
+            grouped.setdefault(marker.literal, []).append(marker)
+    return {literal: _confirmation(found) for literal, found in grouped.items()}
+
+
+def _confirmation(markers: list[Marker]) -> Confirm:
+    if any(marker.plain for marker in markers):
+        return lambda line, start: True
+    expressions = dict.fromkeys(marker.expression for marker in markers)
+    is_bounded = not any(re.search(rb"[*+]|,\}", expression) for expression in expressions)
+    searches = [re.compile(each, re.DOTALL).search for each in expressions]
+
+    def confirm(line: bytes, start: int) -> bool:
+        low = max(0, start - _REACH_BEFORE)
+        high = start + _REACH_AFTER if is_bounded else len(line)
+        return any(search(line, low, high) for search in searches)
+
+    return confirm

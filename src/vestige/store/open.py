@@ -1,0 +1,92 @@
+"""Open a store by its location: the path of a SQLite file.
+
+    with open_store(home.store) as store: ...                              # to write
+    with open_store(home.store, readonly=True, tenant="acme") as store:    # to read its runs
+
+Only this module chooses an engine. All other code knows the interface (store/protocol.py).
+Engines are imported on use, because most of the recorder needs no store.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vestige.errors import UsageError
+
+if TYPE_CHECKING:
+    from vestige.store.interface.ingest import ReadSpill
+    from vestige.store.interface.search import StoreSchema
+    from vestige.store.protocol import Store
+
+Location = str | Path
+"""A path. The form `SCHEME://...` is reserved for engines on a server."""
+
+
+def open_store(
+    location: Location,
+    *,
+    readonly: bool = False,
+    read_spill: ReadSpill | None = None,
+    lasting: bool = True,
+    synced: bool = False,
+    tenant: str | None = None,
+) -> Store:
+    """Open a store; a writer creates and migrates it.
+
+    `read_spill` reads bodies that were too large for a journal line.
+    `lasting`: the store survives a power cut. `synced`: each committed transaction does, too;
+    otherwise the last transactions may be missing afterwards, but never in part.
+    `tenant`: queries see only its runs, and rows that belong to them.
+    """
+    from vestige.store.sqlite.sqlite_store import SqliteStore, no_spill
+
+    return SqliteStore.open(
+        _get_path(location),
+        readonly=readonly,
+        read_spill=read_spill or no_spill,
+        lasting=lasting,
+        synced=synced,
+        tenant=tenant,
+    )
+
+
+def read_change_marker(location: Location) -> bytes:
+    """Return bytes that change whenever the rows of a store do. Never blocks."""
+    from vestige.store.sqlite.change_detector import read_change_marker
+
+    return read_change_marker(_get_path(location))
+
+
+def read_pending_bytes(location: Location) -> int:
+    """Return the size of the writes that are outside the main file, as after a kill."""
+    from vestige.store.sqlite.database_file import get_log_bytes
+
+    return get_log_bytes(_get_path(location))
+
+
+def copy_store(location: Location, target: Path) -> None:
+    """Copy the files of a store that no process writes. Copy nothing if there are none."""
+    from vestige.store.sqlite.database_file import copy_files
+
+    copy_files(_get_path(location), target)
+
+
+def describe_schema(location: Location | None = None) -> StoreSchema:
+    """Return the tables for a user's SQL; of the embedded store without a location."""
+    from vestige.store.sqlite.schema import describe
+
+    if location is not None:
+        _get_path(location)
+    return describe()
+
+
+def _get_path(location: Location) -> Path:
+    if isinstance(location, Path):
+        return location
+    if scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", location):
+        raise UsageError(
+            f"{location}: unknown kind of store {scheme[1]!r} (expected the path of a file)."
+        )
+    return Path(location)

@@ -1,0 +1,149 @@
+"""Find the sessions of coding agents on this machine, and import those that changed.
+
+    found = discover_logs(store, find_agent_homes(os.environ))
+    for result in import_logs(store, found): ...
+
+A session is read again only if its files have changed, or if it is silent now, which may end it.
+Files of agents are only read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from vestige.formats import get_format
+from vestige.formats.protocol import derived_writer
+from vestige.formats.session_files import is_silent, list_files, list_folders
+from vestige.store.protocol import Store
+from vestige.transfer.agent_homes import AgentHome
+from vestige.transfer.import_runs import ImportResult, OnProgress, import_found
+
+_WAL: Final = "-wal"
+_SHARE_MAX: Final = 20
+"""A session is read again after this many times the seconds that reading it took, so that
+following it takes at most 5 % of a processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session, and the state of its files."""
+
+    path: Path
+    format: str
+    size_bytes: int
+    changed_ns: int
+    state: str
+
+    @property
+    def fact(self) -> str:
+        """The key under which the store remembers the state that was imported."""
+        return f"log {derived_writer(self.format, str(self.path.absolute()))}"
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredLogs:
+    """The sessions of one agent."""
+
+    home: AgentHome
+    sessions: Sequence[Session]
+    new: Sequence[Session]
+    """Those that are not imported, or have changed since."""
+
+    @property
+    def size_bytes(self) -> int:
+        # Sessions of a database share its file.
+        files = {_file_of(session.path): session.size_bytes for session in self.sessions}
+        return sum(files.values())
+
+    @property
+    def since_ns(self) -> int:
+        """The time of the oldest file."""
+        return min((session.changed_ns for session in self.sessions), default=0)
+
+
+def discover_logs(store: Store | None, homes: Iterable[AgentHome]) -> list[DiscoveredLogs]:
+    """Return the sessions of each home that has any. Without a store, all are new."""
+    found = []
+    for home in homes:
+        sessions = [_inspect(path, home.format) for path in home.find_sessions()]
+        if sessions:
+            new = [session for session in sessions if store is None or _is_new(store, session)]
+            found.append(DiscoveredLogs(home, sessions, new))
+    return found
+
+
+def import_logs(
+    store: Store, sessions: Iterable[Session], on_progress: OnProgress | None = None
+) -> Iterator[ImportResult]:
+    """Import sessions, oldest first, and remember their state."""
+    for session in sorted(sessions, key=lambda each: each.changed_ns):
+        failed = False
+        reader = get_format(session.format)
+        for result in import_found(store, reader, [session.path], on_progress):
+            failed = failed or result.run_id is None
+            yield result
+        if not failed:
+            store.set_fact(session.fact, session.state)
+
+
+class LogFollower:
+    """Imports sessions again whenever they have changed."""
+
+    def __init__(self, store: Store, homes: Sequence[AgentHome], now: Callable[[], float]) -> None:
+        """`now` returns seconds of a monotonic clock."""
+        self._store = store
+        self._homes = homes
+        self._now = now
+        self._not_before: dict[Path, float] = {}
+
+    def tick(self) -> int:
+        """Import what has changed. Return the number of new records."""
+        count = 0
+        for logs in discover_logs(self._store, self._homes):
+            for session in logs.new:
+                started = self._now()
+                if started < self._not_before.get(session.path, 0.0):
+                    continue
+                count += sum(result.records for result in import_logs(self._store, [session]))
+                ended = self._now()
+                self._not_before[session.path] = ended + _SHARE_MAX * (ended - started)
+        return count
+
+
+def _is_new(store: Store, session: Session) -> bool:
+    return store.get_fact(session.fact) != session.state
+
+
+def _inspect(path: Path, format: str) -> Session:
+    size = changed_ns = 0
+    for part in _list_parts(path):
+        try:
+            status = os.lstat(part)
+        except OSError:
+            continue
+        size += status.st_size
+        changed_ns = max(changed_ns, status.st_mtime_ns)
+    file = _file_of(path)
+    state = f"{size} {changed_ns} {'silent' if is_silent(file, changed_ns) else 'recent'}"
+    return Session(path, format, size, changed_ns, state)
+
+
+def _list_parts(path: Path) -> list[Path]:
+    """Return the files of a session: its own, those of sub-agents, and a database's log."""
+    file = _file_of(path)
+    parts = [file]
+    if file != path:
+        parts.append(file.with_name(file.name + _WAL))
+    else:
+        for folder in list_folders(path.with_suffix("")):
+            parts += list_files(folder, ".jsonl")
+    return parts
+
+
+def _file_of(path: Path) -> Path:
+    """Return the file of a session; a database has several, named after `#`."""
+    return path.with_name(path.name.partition("#")[0])

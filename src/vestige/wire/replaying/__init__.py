@@ -1,0 +1,1 @@
+"""Replay and fork: recorded answers instead of the network."""

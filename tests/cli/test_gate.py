@@ -1,0 +1,80 @@
+"""`vestige gate` on a real program: exit codes, baselines, reports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from vestige.home import Home
+
+AGENT = """
+import os, vestige
+with vestige.Recorder().run("desk") as run:
+    for number in range(int(os.environ.get("CALLS", "2"))):
+        call = run.span("chat", "llm", {"model": "gpt-4o", "input_tokens": 100})
+        call.end()
+        run.span(os.environ.get("TOOL", "look_up"), "tool", body=str(number)).end(body="done")
+print("the agent's output")
+raise SystemExit(int(os.environ.get("CODE", "0")))
+"""
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.py"
+    path.write_text(AGENT)
+    return path
+
+
+def _gate(home: Home, agent: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vestige", "gate", "--home", str(home.root), *options]
+    command += [] if "--runs" in options else ["--", sys.executable, str(agent)]
+    clean = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", **env}
+    return subprocess.run(command, capture_output=True, text=True, env=clean, timeout=120)
+
+
+@pytest.mark.slow
+def test_a_gate_passes_the_same_program_and_fails_a_worse_one(
+    home: Home, agent: Path, tmp_path: Path
+) -> None:
+    """Exit 0 passed, 1 failed with a reason; the reports name the same reasons."""
+    baseline, junit, comment = (tmp_path / name for name in ("b.json", "j.xml", "c.md"))
+    saved = _gate(home, agent, "--save", str(baseline))
+    same = _gate(home, agent, "--baseline", str(baseline), "--json")
+    worse = _gate(
+        home,
+        agent,
+        *("--baseline", str(baseline), "--junit", str(junit), "--markdown", str(comment)),
+        TOOL="delete_order",
+        CODE="3",
+        GITHUB_ACTIONS="true",
+    )
+
+    assert saved.returncode == 0 and "Gate passed: 1 trial" in saved.stdout, saved.stderr
+    assert same.returncode == 0 and json.loads(same.stdout)["passed"] is True
+    assert "the agent's output" in same.stderr
+    assert worse.returncode == 1 and "✕ command-failed" in worse.stdout
+    assert "::error title=new-tool::tool delete_order is not used in the baseline." in worse.stderr
+    failed = {case.get("name") for case in ElementTree.parse(junit).iter("testcase")}
+    assert {"command-failed", "new-tool"} <= failed
+    assert comment.read_text().startswith("<!-- vestige-gate -->\n### ❌ Gate failed")
+
+
+@pytest.mark.slow
+def test_recorded_runs_are_gated_without_a_command(home: Home, agent: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[tools]\ndeny = ["look_*"]\n')
+    _gate(home, agent)
+
+    gated = _gate(home, agent, "--runs", "name:desk", "--policy", str(policy))
+    neither = _gate(home, agent, "--runs", "name:none")
+    broken = _gate(home, agent, "--baseline", str(policy))
+
+    assert gated.returncode == 1 and "✕ policy/tool-denied" in gated.stdout, gated.stderr
+    assert neither.returncode == 2 and "no run matches" in neither.stderr
+    assert broken.returncode == 3 and "not a baseline" in broken.stderr

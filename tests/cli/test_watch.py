@@ -1,0 +1,164 @@
+"""Programs that spend, loop or break a policy are stopped, and the reason is in the run."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import signal
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+import vestige
+from vestige.home import Home
+
+pytestmark = pytest.mark.slow
+
+SPENDER = """
+import sys, time, vestige
+with vestige.Recorder().run("spender") as run:
+    for number in range(int(sys.argv[1])):
+        call = run.span("chat", "llm", {"model": "gpt-4o"})
+        time.sleep(0.1)
+        call.end(attributes={"input_tokens": 4000, "output_tokens": 0})  # $0.01
+        run.span("look_up", "tool", body=f'{{"n": {number}}}').end(body="done")
+"""
+
+
+@pytest.fixture
+def spender(tmp_path: Path) -> Path:
+    path = tmp_path / "spender.py"
+    path.write_text(SPENDER)
+    return path
+
+
+def _environment(home: Home) -> dict[str, str]:
+    return {**os.environ, "VESTIGE_HOME": str(home.root), "VESTIGE_WEBHOOK_SECRET": "of-the-test"}
+
+
+def _run(home: Home, spender: Path, calls: int, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vestige", "run", *options, "--"]
+    command += [sys.executable, str(spender), str(calls)]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=_environment(home), timeout=120
+    )
+
+
+def _calls(home: Home) -> int:
+    with vestige.open(home) as debugger:
+        run = debugger.list("name:spender").runs[0]
+        loaded = debugger.store.load_run(run.id)
+    return sum(span.type == "llm" and span.status == "ok" for span in loaded.spans)
+
+
+def test_a_program_stops_within_one_call_of_its_budget(home: Home, spender: Path) -> None:
+    """Each call costs $0.01. The run names the reason, not an unexpected exit."""
+    result = _run(home, spender, 100, "--max-cost", "0.05")
+
+    assert result.returncode == 128 + signal.SIGTERM
+    assert "stopped: cost: Cost is $0.05 (limit $0.05)." in result.stderr
+    assert _calls(home) in (5, 6)
+    with vestige.open(home) as debugger:
+        text = str(debugger.check(debugger.list("name:spender").runs[0].id))
+    assert "crash/stopped" in text and "stopped by vestige run" in text
+
+
+def test_a_policy_stops_a_program_and_a_broken_one_does_not(
+    home: Home, spender: Path, tmp_path: Path
+) -> None:
+    policy, broken = tmp_path / "policy.toml", tmp_path / "broken.toml"
+    policy.write_text("[limits]\ntool_calls = 2\n")
+    broken.write_text("[limits\n")
+
+    stopped = _run(home, spender, 100, "--policy", str(policy))
+    went_on = _run(home, spender, 3, "--policy", str(broken))
+
+    assert stopped.returncode == 128 + signal.SIGTERM
+    assert "policy/limit-tool-calls" in stopped.stderr
+    assert went_on.returncode == 0 and "runs without the policy" in went_on.stderr
+    assert _calls(home) == 3
+
+
+class _Hook(BaseHTTPRequestHandler):
+    """Collects the bodies and signatures of requests."""
+
+    received: list[tuple[bytes, str]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.received.append((body, self.headers["X-Vestige-Signature"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_a_watch_stops_a_program_and_sends_one_signed_post(home: Home, spender: Path) -> None:
+    _Hook.received = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
+    Thread(target=server.serve_forever, daemon=True).start()
+    home.make()
+    options = [
+        "--max-cost",
+        "0.03",
+        "--stop",
+        "--webhook",
+        f"http://127.0.0.1:{server.server_port}",
+    ]
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "vestige", "watch", *options],
+        env=_environment(home),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert watch.stdout is not None
+    program = subprocess.Popen([sys.executable, str(spender), "300"], env=_environment(home))
+    line = watch.stdout.readline()
+    code = program.wait(timeout=60)
+    # After the first breach, the watch goes on with other programs until Ctrl-C.
+    watch.send_signal(signal.SIGINT)
+    status = watch.wait(timeout=60)
+    server.shutdown()
+
+    assert "stopped: cost: Cost is $" in line and code == -signal.SIGTERM
+    assert status == 130
+    ((body, signature),) = _Hook.received
+    expected = hmac.new(b"of-the-test", body, hashlib.sha256).hexdigest()
+    assert signature == f"sha256={expected}"
+    assert json.loads(body)["code"] == "cost" and json.loads(body)["action"] == "stopped"
+    with vestige.open(home) as debugger:
+        (note,) = debugger.notes(debugger.list("name:spender").runs[0].id).notes
+    assert note.text.startswith("Stopped: cost:") and note.author == "vestige watch"
+
+
+def test_a_killed_watch_harms_nothing(home: Home, spender: Path) -> None:
+    home.make()
+    command = [sys.executable, "-m", "vestige", "watch", "--max-cost", "99", "--stop"]
+    watch = subprocess.Popen(command, env=_environment(home))
+    program = subprocess.Popen([sys.executable, str(spender), "8"], env=_environment(home))
+    watch.kill()
+    watch.wait(timeout=60)
+
+    assert program.wait(timeout=60) == 0
+    assert _calls(home) == 8
+
+
+def test_a_watch_without_a_rule_or_with_a_bad_address_is_a_usage_error(home: Home) -> None:
+    command = [sys.executable, "-m", "vestige", "watch"]
+    for options, message in (
+        ([], "no rule"),
+        (["--loop", "--stop", "--pause"], "exclude each other"),
+        (["--loop", "--webhook", "file:///etc/passwd"], "is not a web address"),
+    ):
+        result = subprocess.run(
+            [*command, *options], capture_output=True, text=True, env=_environment(home), timeout=60
+        )
+
+        assert result.returncode == 2 and message in result.stderr

@@ -1,0 +1,82 @@
+"""The newest releases of coding agents: sessions that they write now are read completely."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.agent_logs import find_session, imported, load_runs, of_type
+from support.coding_agents import make_samples
+
+PACKAGES = {
+    "claude": ["@anthropic-ai/claude-code"],
+    "codex": ["@openai/codex"],
+    "gemini": ["@google/gemini-cli", "node@24"],
+    "opencode": ["opencode-ai"],
+}
+HOMES = {
+    "claude": "home/.claude",
+    "codex": "home/.codex",
+    "gemini": "home/.gemini",
+    "opencode": "home/.local/share/opencode",
+}
+UNLOGGED = {"claude": 1, "codex": 0, "gemini": 0, "opencode": 2}
+"""Answers that an agent does not log: titles, and the summary of a compaction."""
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the packages from npm, or those of $AGENT_MODULES."""
+    if found := os.environ.get("AGENT_MODULES"):
+        return Path(found)
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    folder = tmp_path_factory.mktemp("agents")
+    names = [name for packages in PACKAGES.values() for name in packages]
+    done = subprocess.run(
+        ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *names],
+        capture_output=True,
+        timeout=900,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"npm cannot install: {done.stderr[-300:]!r}")
+    for package, script in (
+        ("@anthropic-ai/claude-code", "install.cjs"),
+        ("opencode-ai", "postinstall.mjs"),
+    ):
+        place = folder / "node_modules" / package
+        subprocess.run(["node", script], cwd=place, capture_output=True, timeout=300, check=False)
+    return folder / "node_modules"
+
+
+@pytest.mark.parametrize("agent", PACKAGES)
+def test_sessions_of_the_newest_release_have_the_true_tokens(
+    agent: str, modules: Path, tmp_path: Path
+) -> None:
+    make_samples(modules, tmp_path, [agent])
+    truth = json.loads((tmp_path / agent / "truth.json").read_text())
+    with imported(tmp_path, tmp_path / agent / HOMES[agent]) as store:
+        runs = load_runs(store)
+        counted = [
+            (span.attributes["input_tokens"], span.attributes["output_tokens"])
+            for run in runs
+            for span in of_type(run, "llm")
+            if span.attributes.get("output_tokens")
+        ]
+        expected = [
+            (each["input"] + each["cache_read"] + each["cache_write"], each["output"])
+            for each in truth
+        ]
+        assert len(counted) == len(set(counted)) == len(expected) - UNLOGGED[agent]
+        assert set(counted) <= set(expected)
+        run = find_session(store)
+        assert run.info.outcome == "ok"
+        assert {"error", "ok"} <= {span.status for span in of_type(run, "tool")}

@@ -1,0 +1,148 @@
+"""Agents of many frameworks under `vestige run`: their trees, bytes, output, findings and replay.
+
+Three run with pinned releases. The others, and these three again, run with the newest releases in
+environments of their own (`make test-full`); the table that they print is in the docs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from support import frameworks
+from support.frameworks import Provider, Recording
+from vestige.home import Home
+
+
+class Agent(NamedTuple):
+    """An agent in tests/data/frameworks, and what its tree must contain."""
+
+    file: str
+    packages: tuple[str, ...]
+    agents: tuple[str, ...]
+    handoffs: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    """Findings besides the failed tool, about what the framework itself logs."""
+
+
+PINNED = {
+    "langchain": Agent(
+        "langchain_agent.py", ("langchain", "langchain-openai", "langgraph"), ("refund_agent",)
+    ),
+    "openai_agents": Agent(
+        "openai_agents.py",
+        ("openai-agents",),
+        ("Triage agent", "Refund agent"),
+        ("Refund agent",),
+        ("error/reported",),
+    ),
+    "pydantic_ai": Agent("pydantic_ai_agent.py", ("pydantic-ai-slim[openai]",), ("refund_agent",)),
+}
+NEWEST = {
+    **PINNED,
+    "langgraph": Agent(
+        "langgraph_stream.py", ("langchain", "langchain-openai", "langgraph"), ("refund_agent",)
+    ),
+    "crewai": Agent("crewai_crew.py", ("crewai",), ("Refund clerk", "Writer")),
+    "smolagents": Agent("smolagents_code.py", ("smolagents[openai]",), ("refund_agent",)),
+    "smolagents-tools": Agent(
+        "smolagents_tools.py",
+        ("smolagents[openai]",),
+        ("refund_agent",),
+        allowed=("cache/prefix-changed",),  # true: it rewrites a message that was sent before
+    ),
+    "llama_index": Agent(
+        "llama_index_agent.py", ("llama-index-core", "llama-index-llms-openai"), ("refund_agent",)
+    ),
+    "dspy": Agent("dspy_react.py", ("dspy",), ("ReAct",), allowed=("tool/announced",)),
+    "autogen": Agent(
+        "autogen_team.py",
+        ("autogen-agentchat", "autogen-ext[openai]"),
+        ("refund_clerk", "writer"),
+    ),
+    "ag2": Agent("ag2_agent.py", ("ag2[openai]",), ("refund_agent",)),
+    "strands": Agent("strands_agent.py", ("strands-agents[openai]",), ("refund_agent",)),
+    "agent_framework": Agent(
+        "agent_framework_agent.py",
+        ("agent-framework-core", "agent-framework-openai"),
+        ("refund_agent",),
+        allowed=("error/reported",),
+    ),
+}
+MODULES = {"langchain": "langchain", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
+    with frameworks.start_provider(tmp_path_factory.mktemp("provider")) as started:
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PINNED)
+def test_an_agent_of_a_framework_has_its_tree(home: Home, provider: Provider, name: str) -> None:
+    if importlib.util.find_spec(MODULES[name]) is None:
+        pytest.skip(f"{name} is not installed (the dependency group `test` has it)")
+    check_agent(PINNED[name], home, provider, sys.executable)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", NEWEST)
+def test_an_agent_of_the_newest_release_has_its_tree(
+    home: Home, provider: Provider, tmp_path: Path, name: str
+) -> None:
+    """Nothing of Vestige is installed in the environment of the agent."""
+    agent = NEWEST[name]
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    install = [python, "-m", "pip", "install", "-q", *agent.packages]
+    if subprocess.run(install, capture_output=True, check=False).returncode:
+        pytest.skip(f"{', '.join(agent.packages)} cannot be installed here")
+    check_agent(agent, home, provider, python)
+
+
+def check_agent(agent: Agent, home: Home, provider: Provider, python: str) -> None:
+    plain = frameworks.run_plain(python, agent.file, provider)
+    provider.digests()
+    recording = frameworks.record_agent(home, python, agent.file, provider)
+    assert recording.output == plain
+    assert recording.digests == provider.digests()
+    check_tree(agent, recording)
+    check_findings(agent, recording, frameworks.check(home, recording.run))
+    replayed = frameworks.replay_agent(home, recording.run, python, agent.file, provider)
+    assert plain.strip() in replayed
+    assert provider.digests() == []
+
+
+def check_tree(agent: Agent, recording: Recording) -> None:
+    assert [span.name for span in recording.of_type("agent")] == list(agent.agents)
+    assert [span.name for span in recording.of_type("handoff")] == list(agent.handoffs)
+    tools = [span for span in recording.of_type("tool") if span.name != "finish"]
+    assert tuple(span.name for span in tools) == frameworks.TOOLS
+    assert [span.status for span in tools] == ["ok", "error", "ok", "ok"]
+    assert all(span.input is not None for span in tools)
+    assert all(span.output is not None for span in tools if span.status == "ok")
+    assert "503 from rates.internal" in str(tools[1].attributes)
+    spans = {span.id: span for span in recording.run.spans}
+    for span in recording.run.spans:
+        if span.type == "llm":
+            parent = spans[span.parent_id or ""]
+            assert parent.type in ("agent", "step"), (
+                "each model call is inside the framework's step"
+            )
+
+
+def check_findings(agent: Agent, recording: Recording, text: str) -> None:
+    found = frameworks.find_findings(text)
+    by_short_id = {span.short_id.rpartition(".")[2]: span for span in recording.run.spans}
+    failed = [by_short_id[span] for _, code, span in found if code == "tool/failed"]
+    assert [span.name for span in failed] == ["get_exchange_rate"], text
+    others = {code for severity, code, _ in found if severity in ("error", "warning")}
+    assert others - {"tool/failed", *agent.allowed} == set(), text

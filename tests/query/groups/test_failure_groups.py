@@ -1,0 +1,126 @@
+"""Failed runs with the same cause are one group, whatever ids, numbers and paths they have."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vestige
+from vestige import Recorder
+from vestige.cli.main import cli
+from vestige.home import Home
+from vestige.query.groups.signature import normalize
+
+CAUSES = ("rate", "order", "file", "amount", "payment", "loop")
+
+
+def _raise(cause: str, rng: random.Random) -> None:
+    number, identity = rng.randint(1, 999), f"{rng.getrandbits(64):016x}"
+    if cause == "rate":
+        raise ConnectionError(f"503 from rates-{number}.internal (request req_{identity})")
+    if cause == "order":
+        raise KeyError(f"order A-{number} not found in /srv/data/{identity}/orders.db")
+    if cause == "file":
+        raise FileNotFoundError(2, "No such file or directory", f"/tmp/job-{identity}/in.csv")
+    if cause == "amount":
+        raise ValueError(f"amount -{number} must be positive")
+    raise TimeoutError(f"https://api.example/pay?id={identity} timed out after {number} s")
+
+
+def _record_run(recorder: Recorder, cause: str | None, rng: random.Random) -> str:
+    """Record a run, and return its id."""
+    attributes = {"ticket": rng.randint(1, 10**6), "region": "eu" if cause == "rate" else "us"}
+    try:
+        with recorder.run("desk", attributes=attributes) as run:
+            run.span("chat", "llm", {"model": "m"}).end()
+            for _ in range(6 if cause == "loop" else 0):
+                run.span("poll", "tool", body=f'{{"job": {attributes["ticket"]}}}').end(body="wait")
+            if cause not in (None, "loop"):
+                with run.span(f"do_{cause}", "tool"):
+                    _raise(cause, rng)
+    except (OSError, LookupError, ValueError):
+        pass
+    return run.run_id
+
+
+@pytest.fixture
+def planted(home: Home) -> dict[str, str]:
+    """Record runs of six causes and good ones, shuffled; return the causes by run id."""
+    rng = random.Random(20)
+    planned: list[str | None] = [*CAUSES * 9, *[None] * 20]
+    rng.shuffle(planned)
+    with Recorder(home) as recorder:
+        causes = {_record_run(recorder, cause, rng): cause for cause in planned}
+    with vestige.open(home) as debugger:
+        runs = debugger.list(limit=100).runs
+    return {run.short_id: cause for run in runs if (cause := causes[run.id]) is not None}
+
+
+def _groups(home: Home, *options: str) -> dict[str, object]:
+    result = CliRunner().invoke(cli, ["groups", "--home", str(home.root), "--json", *options])
+    assert result.exit_code == 0, result.output
+    found: dict[str, object] = json.loads(result.output)
+    return found
+
+
+def test_six_planted_causes_are_six_groups(home: Home, planted: dict[str, str]) -> None:
+    """Ids, numbers, paths and URLs differ in every run. The answer is the same twice."""
+    found = _groups(home)
+
+    groups = [Counter(planted[run] for run in group["runs"]) for group in found["groups"]]
+    assert sorted(cause for group in groups for cause in group) == sorted(CAUSES)
+    assert all(sum(group.values()) == 9 for group in groups)
+    assert _groups(home) == found
+
+
+def test_a_group_shows_when_it_occurred_and_what_sets_it_apart(
+    home: Home, planted: dict[str, str]
+) -> None:
+    (group,) = [group for group in _groups(home)["groups"] if group["subject"] == "tool do_rate"]
+
+    assert group["error"] == "ConnectionError" and group["place"].endswith(" in _raise")
+    assert sum(group["trend"]) == group["count"] == 9
+    assert group["first_ns"] < group["last_ns"] and planted[group["newest"]] == "rate"
+    assert {"kind": "attribute", "what": "run region=eu"}.items() <= group["differences"][0].items()
+
+
+def test_runs_like_one_run_are_its_group(home: Home, planted: dict[str, str]) -> None:
+    run = next(run for run, cause in planted.items() if cause == "amount")
+
+    (group,) = _groups(home, "--like", run)["groups"]
+
+    assert {planted[each] for each in group["runs"]} == {"amount"}
+
+
+def test_the_text_names_the_cause_and_the_next_command(home: Home, planted: dict[str, str]) -> None:
+    with vestige.open(home) as debugger:
+        text = str(debugger.groups())
+        page = str(debugger.groups(after=5))
+
+    assert text.startswith("6 groups: 54 of 74 runs failed")
+    assert "tool do_amount: ValueError: amount <value> must be positive" in text
+    assert "See: vestige check r" in text and page.count("newest: r") == 1
+
+
+def test_a_store_without_failures_has_no_groups(home: Home) -> None:
+    with Recorder(home) as recorder, recorder.run("desk") as run:
+        run.log.info("done")
+
+    assert _groups(home)["groups"] == []
+
+
+@given(st.text(max_size=200), st.integers(0, 10**12), st.uuids())
+def test_volatile_values_do_not_change_a_text(text: str, number: int, identity: object) -> None:
+    """Only the placeholders are left, and a second pass changes nothing."""
+    words = " ".join(text.split())
+
+    once = normalize(f"{words} failed at {number} for {identity} in /srv/{number}/x.py")
+
+    assert once.endswith("failed at <value> for <value> in <path>")
+    assert normalize(once) == once

@@ -1,0 +1,305 @@
+"""Credential forms and key shapes: each is masked, and the text that resembles it is not.
+
+Values are made at run time, so that this file contains nothing that looks like a key.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import string
+
+import msgspec
+import pytest
+
+from vestige.record.redaction.masking import mask
+from vestige.record.redaction.redactor import Redactor
+
+REDACTOR = Redactor()
+HEX = "0123456789abcdef"
+ALNUM = string.ascii_letters + string.digits
+UPPER = string.ascii_uppercase + string.digits
+URL = ALNUM + "-_"
+
+PASSWORD = "Falcon" + "-8203x!"
+USER_PASSWORD = base64.b64encode(f"me:{PASSWORD}".encode()).decode()
+
+
+def made(alphabet: str, length: int) -> str:
+    """Random characters, always the same, with digits and both cases if the alphabet has them."""
+    source = random.Random(f"{alphabet}{length}")
+    rest = "".join(source.choice(alphabet) for _ in range(length - 3))
+    return "".join(("7" if "7" in alphabet else "K", rest, alphabet[0], alphabet[-1]))[:length]
+
+
+SECRET = made(ALNUM, 40)
+
+LETTERS = "iLfftFE" + "oHlNSCO"
+
+FORMS: dict[str, tuple[str, str, str]] = {
+    # name: (template, value, a similar text without a secret)
+    "ini": ("[db]\nuser = a\npassword = {}\nport = 1", PASSWORD, "password = getpass.getpass()"),
+    "ini, aws": (
+        "[default]\naws_secret_access_key = {}\nregion = x",
+        SECRET,
+        "aws_secret_access_key = os.environ['KEY']",
+    ),
+    "env": ("DB_PASSWORD={} python a.py", PASSWORD, "DB_PASSWORD=$OTHER python a.py"),
+    "env, pass": ("SMTP_PASS={}", PASSWORD, "TESTS_PASS=yes"),
+    "env, pat": ("AZURE_DEVOPS_PAT={}", made(ALNUM, 52), "FILE_PAT=*.py"),
+    "env, key": ("STRIPE_KEY={}", made(ALNUM, 32), "SORT_KEY=created_at"),
+    "env, PGPASSWORD": ("PGPASSWORD={} psql -h h", PASSWORD, "PGPASSWORD=${PW} psql -h h"),
+    "env, one word": ("DBPASSWORD={}", PASSWORD, "PWD=/home/me"),
+    "xml element": (
+        "<server><id>r</id><password>{}</password></server>",
+        PASSWORD,
+        "<password></password><passwordPolicy>strict</passwordPolicy>",
+    ),
+    "xml attribute": (
+        '<add key="ApiKey" value="{}"/>',
+        made(ALNUM, 32),
+        '<add key="Timeout" value="3000"/>',
+    ),
+    "xml pass": ("<Pass>{}</Pass>", PASSWORD, "<passage>Some words here</passage>"),
+    "plist": (
+        "<key>Password</key>\n<string>{}</string>",
+        PASSWORD,
+        "<key>Name</key>\n<string>Password</string>",
+    ),
+    "netrc": (
+        "machine api.h login u password {}",
+        PASSWORD,
+        "the login page asks for a password twice",
+    ),
+    "netrc, lines": (
+        "machine api.h\n  login u\n  password {}\n",
+        PASSWORD,
+        "machine learning\n  needs data",
+    ),
+    "pgpass": ("db.internal:5432:app:me:{}", PASSWORD, "db.internal:5432:app:me"),
+    "docker auth": (
+        '{{"auths": {{"r.io": {{"auth": "{}"}}}}}}',
+        USER_PASSWORD,
+        '{"auth": "required"}',
+    ),
+    "kubeconfig key": (
+        "  user:\n    client-key-data: {}\n",
+        made(ALNUM, 200),
+        "  user:\n    client-certificate-data: LS0tLS1CRUdJTiBDRVJU\n",
+    ),
+    "kubeconfig token": (
+        "users:\n- name: b\n  user:\n    token: {}\n",
+        made(ALNUM, 60),
+        "users:\n- name: token\n  user:\n    name: b\n",
+    ),
+    "curl -u": (
+        "curl -u admin:{} https://h/x",
+        PASSWORD,
+        "docker run -u 1000:1000 image",
+    ),
+    "curl --user": ("curl --user 'admin:{}' https://h", PASSWORD, "curl --user $NAME https://h"),
+    "sql role": (
+        "CREATE ROLE app WITH LOGIN PASSWORD '{}';",
+        PASSWORD,
+        "SELECT password FROM users WHERE name = 'a';",
+    ),
+    "sql user": (
+        "CREATE USER 'a'@'%' IDENTIFIED BY '{}';",
+        PASSWORD,
+        'a row is identified by "its name", a channel identified as "James\'s"',
+    ),
+    "multipart": (
+        '--b\r\nContent-Disposition: form-data; name="password"\r\n\r\n{}\r\n--b--',
+        PASSWORD,
+        '--b\r\nContent-Disposition: form-data; name="title"\r\n\r\npassword\r\n--b--',
+    ),
+    "option": ("deploy --password {} --fast", PASSWORD, "deploy --password-file secrets.txt"),
+    "option =": ("deploy --token={}", made(ALNUM, 32), "deploy --max-tokens=4096"),
+    "option, quoted": ("deploy --api-key '{}'", made(ALNUM, 32), "deploy --api-key '$KEY'"),
+    "sshpass": ("sshpass -p {} ssh a@h", PASSWORD, "sshpass -p $PW ssh a@h"),
+    "mysql -p": ("mysql -u root -p{} app", PASSWORD, "mysql -u root -p app"),
+    "docker login": ("docker login -u me -p {} r.io", PASSWORD, "docker login r.io"),
+    "url": ("postgres://app:{}@db:5432/app", PASSWORD, "postgres://user:password@host/db"),
+    "yaml": (
+        "db:\n  user: app\n  password: {}\n",
+        PASSWORD,
+        "db:\n  user: app\n  password: ${PW}\n",
+    ),
+    "directive": ("port 6379\nrequirepass {}\n", made(ALNUM, 32), "port 6379\nrequirepass no\n"),
+    "php": ("define( 'DB_PASSWORD', '{}' );", PASSWORD, "define( 'DB_NAME', 'shop' );"),
+    "percent-encoded": (
+        "q=%7B%22password%22%3A%22{}%22%7D",
+        made(ALNUM, 32),
+        "q=%7B%22page%22%3A2",
+    ),
+    "env, letters only": ("PGPASSWORD={} psql -h h", LETTERS, "PASSWORD=newDbCfgPass python a.py"),
+    "camel case, key": ('{{"openaiKey":"{}"}}', made(ALNUM, 24), '{"s3Key":"up/9f8a7b6c5d4e3f/a"}'),
+    "camel case, pat": ('{{"gitlabPat":"{}"}}', made(ALNUM, 24), '{"filePat":"*.py"}'),
+    "camel case, pass": ("<DbPass>{}</DbPass>", PASSWORD, "<BrowsePass>12.5</BrowsePass>"),
+    "one word, pass": ("smtppass={}", PASSWORD, "bypass=Falcon-8203x first_pass=12.5"),
+    "a key that starts with cookie": (
+        "cookie-secret: {}",
+        made(ALNUM, 20),
+        "Cookie: the browser sends it back",
+    ),
+    "ldap": ("ldapsearch -D cn=a -w {} -x", made(ALNUM, 14), "ldapsearch -W -D cn=a && ls -w 80"),
+    "sentence": (
+        "The password is {} for the staging box.",
+        PASSWORD[:-1],
+        "The password is SHA256-hashed. The password was changed on 2026-01-02.",
+    ),
+    "sentence, token": (
+        "my token is {}, keep it",
+        made(ALNUM, 24),
+        "The token is valid for 3600 seconds. The secret is base64-encoded.",
+    ),
+    "sentence, two words": ("Our API key is {}.", made(ALNUM, 24), "The API key is missing2."),
+    "setting in a message": (
+        "bad request: mysql_pwd = {}",
+        made(ALNUM, 20),
+        "bad request: mysql_pwd = required",
+    ),
+    "with an ampersand": (
+        "hi, password = {}\nlater",
+        PASSWORD + "&3xyz99",
+        "https://h/?token=<token>&page=2&next",
+    ),
+    "with an ampersand in a URL": (
+        "https://h/?token={}&page=2&next",
+        made(ALNUM, 20),
+        "token=$TOKEN&&echo done",
+    ),
+    "form, doubtful key": (
+        'form-data; name="db_pass"\r\n\r\n{}\r\n--x',
+        made(ALNUM, 20),
+        'form-data; name="db_name"\r\n\r\nshop\r\n--x',
+    ),
+    "yaml, doubtful key": (
+        '- name: DB_PASS\n  value: "{}"',
+        made(ALNUM, 20),
+        '- name: DB_NAME\n  value: "shop"',
+    ),
+    "shortened by a test runner": (
+        "assert '{}' == 'x'",
+        "sk-" + "ant-api03..." + made(ALNUM, 13),
+        "Set it to sk-ant-... or gh" + "p_...",
+    ),
+    "fish": ("set -x API_TOKEN {}", SECRET, "set -x EDITOR vim"),
+    "csh": ("setenv DB_PASSWORD {}", SECRET, "setenv PATH /usr/local/bin1"),
+    "Dockerfile": ("FROM a\nENV API_TOKEN {}\nRUN b", SECRET, "ENV TOKEN_FILE /run/tokens/x1"),
+    "az login": (
+        "az login --service-principal -u a -p {} --tenant t",
+        SECRET,
+        "az login -t a1b2c3",
+    ),
+    "openssl -k": ("openssl enc -aes-256-cbc -k {} -in a", SECRET, "openssl x509 -in a1b2.pem"),
+    "zip -P": ("zip -P {} a.zip b", SECRET, "zip -r backup2024.zip b"),
+    "HTTPie": ("http -a me:{} GET x.example", SECRET, "http -a me GET x.example:8080"),
+    "Bundler": ('BUNDLE_GEMS__EXAMPLE__COM: "me:{}"', SECRET, 'BUNDLE_PATH: "vendor/bundle2"'),
+    "SNMP": ("snmp-server community {} RO", SECRET, "snmp-server community public RO"),
+    "Terraform's state": (
+        '{{"outputs": {{"db_password": {{"value": "{}", "type": "string"}}}}}}',
+        SECRET,
+        '{"tokens": {"token": {"value": "16px", "type": "size"}}}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_credential_in_a_known_form_is_masked_and_the_rest_stays(name: str) -> None:
+    template, secret, _ = FORMS[name]
+    text = template.format(secret)
+
+    redacted = REDACTOR.text(text)
+
+    assert redacted == template.format(mask(secret))
+    assert REDACTOR.suspicious(msgspec.json.encode(text)), "the scanner would not have asked"
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_text_that_only_resembles_the_form_stays(name: str) -> None:
+    text = FORMS[name][2]
+
+    assert REDACTOR.text(text) == text
+
+
+@pytest.mark.parametrize("key", ["note", "command", "stdout"])
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_inside_a_json_string_is_masked(name: str, key: str) -> None:
+    """As a tool's output is recorded. The document stays one."""
+    template, secret, _ = FORMS[name]
+    body = msgspec.json.encode({key: template.format(secret), "n": 1}).decode()
+
+    redacted = REDACTOR.text(body)
+
+    assert secret[4:-4] not in redacted
+    assert msgspec.json.decode(redacted)["n"] == 1
+
+
+SHAPES: dict[str, tuple[str, str]] = {
+    # name: (secret, something that begins in the same way)
+    "anthropic": ("sk-" + "ant-api03-" + made(URL, 90), "sk-" + "ant-hill"),
+    "openai": ("sk-" + "proj-" + made(ALNUM, 60), "sk-" + "proj-layout-grid"),
+    "google": ("AI" + "za" + made(URL, 35), "AI" + "za-short"),
+    "huggingface": ("h" + "f_" + made(ALNUM, 34), "h" + "f_model_name"),
+    "groq": ("gs" + "k_" + made(ALNUM, 52), "gs" + "k_test"),
+    "voyage": ("p" + "a-" + made(URL, 43), "p" + "a-ra-llel"),
+    "aws": ("AK" + "IA" + made(UPPER, 16), "AK" + "IA-ORG"),
+    "github": ("gh" + "p_" + made(ALNUM, 36), "gh" + "p_tests"),
+    "gitlab": ("gl" + "pat-" + made(ALNUM, 20), "gl" + "pat-form"),
+    "npm": ("np" + "m_" + made(ALNUM, 36), "np" + "m_config_registry"),
+    "crates": ("ci" + "o" + made(ALNUM, 32), "ci" + "oppino"),
+    "vault": ("s" + "." + made(ALNUM, 24), "s" + ".replace"),
+    "doppler": ("dp" + ".pt." + made(ALNUM, 43), "dp" + ".pt"),
+    "databricks": ("da" + "pi" + made(HEX, 32), "da" + "pi_client"),
+    "slack": ("xo" + "xb-" + made(ALNUM, 40), "xo" + "xo"),
+    "sendgrid": ("S" + "G." + made(URL, 22) + "." + made(URL, 43), "S" + "G.cc"),
+    "mailchimp": (made(HEX, 32) + "-us" + "12", made(HEX, 32)),
+    "telegram": ("1234567891" + ":AA" + made(URL, 33), "12:AA"),
+    "discord": ("MT" + made(ALNUM, 24) + "." + made(URL, 6) + "." + made(URL, 38), "a.b.c"),
+    "stripe": ("sk" + "_live_" + made(ALNUM, 24), "sk" + "_live_mode"),
+    "asana": ("1" + "/" + made("123456789", 16) + ":" + made(HEX, 32), "1/2026"),
+    "twilio": ("S" + "K" + made(HEX, 32), "SK-1204"),
+    "airtable": ("pa" + "t" + made(ALNUM, 14) + "." + made(HEX, 64), "pa" + "tch.notes"),
+    "azure": (made(ALNUM, 3) + "8" + "Q~" + made(ALNUM, 34), "IQ~100"),
+    "sourcegraph": ("sg" + "p_" + made(HEX, 40), "sg" + "p_local"),
+    "clickhouse": ("4b" + "1d" + made(ALNUM, 38), "4b" + "1d0e5f"),
+    "linkedin": ("WP" + "L_AP1." + made(ALNUM, 16) + "." + made(ALNUM, 10), "WP" + "L_AP1."),
+    "twitch": ("oau" + "th:" + made(string.ascii_lowercase + "7", 30), "oau" + "th:2.0:scope"),
+    "newrelic": (made(HEX, 36) + "FFFF" + "NRAL", made(HEX, 36) + "FFFF"),
+    "1password": (
+        "A" + "3-" + "-".join(made(UPPER, size) for size in (6, 6, 5, 5, 5, 5)),
+        "A3-paper",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_secret_of_a_documented_shape_is_masked_anywhere(name: str) -> None:
+    secret, _ = SHAPES[name]
+    text = f"got {secret} here"
+
+    assert REDACTOR.text(text) == f"got {mask(secret)} here"
+    assert REDACTOR.suspicious(msgspec.json.encode(text)), "the scanner would not have asked"
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_word_that_begins_like_a_shape_stays(name: str) -> None:
+    text = f"got {SHAPES[name][1]} here"
+
+    assert REDACTOR.text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Token::new(TokenKind::Ident, span)",
+        'import re\ndef f(self):\n    return self.a()\n_token = r"[-!#$%&0-9a-zA-Z]+"\nself.b(1)\n',
+        "WHERE password IS NOT NULL AND token = ?",
+        "use `client.api_key = ...` to set it",
+        '#define OSSL_KDF_PARAM_PASSWORD "pass"',
+        '{"objectKey":"a1b2c3d4e5f6a7b8c9d0e1f2","idempotencyKey":"order-9f8a7b6c5d4e3f2a1b0c"}',
+    ],
+)
+def test_code_and_ids_that_name_a_secret_stay(text: str) -> None:
+    assert REDACTOR.text(text) == text

@@ -1,0 +1,361 @@
+"""Sessions of real coding agents, made offline: each program works in a home of its own and
+talks to a scripted model on loopback.
+
+    python tests/support/coding_agents.py NODE_MODULES OUT [claude codex gemini opencode]
+
+NODE_MODULES has @anthropic-ai/claude-code, @openai/codex, @google/gemini-cli, opencode-ai and
+node@24 from npm. OUT/<agent> gets the files that the agent wrote, and `truth.json` with the
+tokens that the model counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.provider_server import Server
+from support.scripted_model import Call, ScriptedModel, Turn
+
+TIMEOUT_S = 120
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFklEQVR4nGP8z8DAwMDAxMDAwMDAAAANHQED"
+    "asKb6QAAAABJRU5ErkJggg=="
+)
+CALC = "def add(a, b):\n    return a + b\n"
+EDITED = CALC + "\n\ndef subtract(a, b):\n    return a - b\n"
+TESTS = """import unittest
+from calc import add, subtract
+
+
+class CalcTest(unittest.TestCase):
+    def test_subtract(self):
+        self.assertEqual(subtract(3, 1), 2)
+"""
+PROMPT = "Add a subtract function to calc.py, and a test."
+HELPER = "Count the functions in calc.py."
+RESUMED = "Which files did you change?"
+FORKED = "Explain the test in one sentence."
+LOOK = "Look at picture.png."
+BROKEN = "Translate the file into French."
+
+
+@dataclass
+class Desk:
+    """Where one agent works."""
+
+    modules: Path
+    home: Path
+    work: Path
+    server: Server
+
+    def run(
+        self, program: str, *arguments: str, env: dict[str, str], check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program in the working folder."""
+        found = subprocess.run(
+            [str(self.modules / ".bin" / program), *arguments],
+            cwd=self.work,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.home),
+                "LANG": "C.UTF-8",
+                "TERM": "dumb",
+                "NO_COLOR": "1",
+                **env,
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        if check and found.returncode:
+            raise RuntimeError(f"{program} failed: {found.stdout[-2000:]} {found.stderr[-2000:]}")
+        return found
+
+
+# --- Claude Code ----------------------------------------------------------------------------------
+
+
+def claude_scripts(work: Path) -> dict[str, list[Turn]]:
+    calc, tests = str(work / "calc.py"), str(work / "test_calc.py")
+    edit = {"file_path": calc, "old_string": CALC, "new_string": EDITED}
+    agent = {"description": "Count functions", "prompt": HELPER, "subagent_type": "general-purpose"}
+    return {
+        PROMPT: [
+            Turn(
+                "I read the file and look at the tests.",
+                "The file comes first.",
+                [
+                    Call("Read", {"file_path": calc}),
+                    Call("Bash", {"command": "ls", "description": "List files"}),
+                ],
+            ),
+            Turn("Now I edit it.", calls=[Call("Edit", edit)]),
+            Turn(calls=[Call("Write", {"file_path": tests, "content": TESTS})]),
+            Turn(calls=[Call("Bash", {"command": "python3 -m unittest -q"})]),
+            Turn(calls=[Call("Bash", {"command": "cat missing.txt"})]),
+            Turn(calls=[Call("Bash", {"command": "touch /etc/denied"})]),
+            Turn("A helper checks it.", calls=[Call("Agent", agent)]),
+            Turn("calc.py has a subtract function, and test_calc.py tests it."),
+        ],
+        HELPER: [
+            Turn(calls=[Call("Bash", {"command": "cat calc.py"})]),
+            Turn("calc.py has two functions."),
+        ],
+        RESUMED: [Turn("calc.py and test_calc.py.")],
+        FORKED: [Turn("It checks that 3 - 1 is 2.")],
+        LOOK: [
+            Turn(calls=[Call("Read", {"file_path": str(work / "picture.png")})]),
+            Turn("It has four pixels."),
+        ],
+        BROKEN: [Turn(error=400)],
+    }
+
+
+def make_claude(desk: Desk) -> None:
+    config = desk.home / ".claude"
+    config.mkdir()
+    hook = {"hooks": [{"type": "command", "command": "echo checked"}]}
+    settings = {"hooks": {"PostToolUse": [{"matcher": "Write", **hook}], "Stop": [hook]}}
+    (config / "settings.json").write_text(json.dumps(settings))
+    env = {
+        "ANTHROPIC_BASE_URL": desk.server.url,
+        "ANTHROPIC_API_KEY": "sk-ant-fake",
+        "CLAUDE_CONFIG_DIR": str(config),
+        "DISABLE_TELEMETRY": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "MAX_THINKING_TOKENS": "2000",
+    }
+    allowed = ["Read", "Edit", "Write", "Agent", "Bash(ls)", "Bash(cat:*)", "Bash(python3:*)"]
+
+    def ask(prompt: str, *options: str, check: bool = True) -> None:
+        model = ["--model", "claude-sonnet-4-5", "--output-format", "json"]
+        desk.run(
+            "claude",
+            "-p",
+            prompt,
+            *options,
+            *model,
+            "--allowedTools",
+            *allowed,
+            env=env,
+            check=check,
+        )
+
+    session = "5a3a2b1c-0000-4000-8000-000000000001"
+    ask(PROMPT, "--session-id", session)
+    ask(RESUMED, "--resume", session)
+    ask(FORKED, "--resume", session, "--fork-session")
+    ask("/compact", "--resume", session)
+    ask(LOOK, "--resume", session)
+    ask(BROKEN, "--session-id", "5a3a2b1c-0000-4000-8000-000000000002", check=False)
+
+
+# --- Codex ----------------------------------------------------------------------------------------
+
+
+def codex_scripts(work: Path) -> dict[str, list[Turn]]:
+    patch = (
+        "*** Begin Patch\n*** Update File: calc.py\n@@\n def add(a, b):\n     return a + b\n"
+        "+\n+\n+def subtract(a, b):\n+    return a - b\n"
+        "*** Add File: test_calc.py\n"
+        + "".join(f"+{line}\n" for line in TESTS.splitlines())
+        + "*** End Patch"
+    )
+    return {
+        PROMPT: [
+            Turn(
+                "I read the file and list the folder.",
+                "The file comes first.",
+                [
+                    Call("exec_command", {"cmd": "cat calc.py"}),
+                    Call("exec_command", {"cmd": "ls"}),
+                ],
+            ),
+            Turn("Now I edit it.", calls=[Call("apply_patch", patch)]),
+            Turn(calls=[Call("exec_command", {"cmd": "python3 -m unittest -q"})]),
+            Turn(calls=[Call("exec_command", {"cmd": "cat missing.txt"})]),
+            Turn(calls=[Call("view_image", {"path": str(work / "picture.png")})]),
+            Turn(
+                "A helper checks it.",
+                calls=[Call("multi_agent_v1/spawn_agent", {"message": HELPER})],
+            ),
+            Turn(calls=[Call("multi_agent_v1/wait_agent", {"targets": ["$AGENT"]})]),
+            Turn("calc.py has a subtract function, and test_calc.py tests it."),
+        ],
+        HELPER: [
+            Turn(calls=[Call("exec_command", {"cmd": "cat calc.py"})]),
+            Turn("calc.py has two functions."),
+        ],
+        RESUMED: [Turn("calc.py and test_calc.py.")],
+        BROKEN: [Turn(error=400)],
+    }
+
+
+CODEX_CONFIG = """model = "gpt-5.5"
+model_provider = "loopback"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+[model_providers.loopback]
+name = "loopback"
+base_url = "{url}/v1"
+env_key = "FAKE_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+supports_websockets = false
+"""
+
+
+def make_codex(desk: Desk) -> None:
+    config = desk.home / ".codex"
+    config.mkdir()
+    (config / "config.toml").write_text(CODEX_CONFIG.format(url=desk.server.url))
+    traces = desk.home / "traces"
+    env = {"CODEX_HOME": str(config), "FAKE_KEY": "x", "CODEX_ROLLOUT_TRACE_ROOT": str(traces)}
+    desk.run("codex", "exec", "--skip-git-repo-check", PROMPT, env=env)
+    desk.run("codex", "exec", "--skip-git-repo-check", "resume", "--last", RESUMED, env=env)
+    desk.run("codex", "exec", "--skip-git-repo-check", BROKEN, env=env, check=False)
+
+
+# --- Gemini CLI -----------------------------------------------------------------------------------
+
+
+def gemini_scripts(work: Path) -> dict[str, list[Turn]]:
+    calc, tests = str(work / "calc.py"), str(work / "test_calc.py")
+    edit = {
+        "file_path": calc,
+        "old_string": CALC,
+        "new_string": EDITED,
+        "instruction": "Add subtract.",
+    }
+    return {
+        PROMPT: [
+            Turn(
+                "I read the file and list the folder.",
+                "**Plan** The file comes first.",
+                [
+                    Call("read_file", {"file_path": calc}),
+                    Call("run_shell_command", {"command": "ls", "description": "List files"}),
+                ],
+            ),
+            Turn("Now I edit it.", calls=[Call("replace", edit)]),
+            Turn(calls=[Call("write_file", {"file_path": tests, "content": TESTS})]),
+            Turn(calls=[Call("run_shell_command", {"command": "python3 -m unittest -q"})]),
+            Turn(calls=[Call("run_shell_command", {"command": "cat missing.txt"})]),
+            Turn(calls=[Call("read_file", {"file_path": str(work / "picture.png")})]),
+            Turn("calc.py has a subtract function, and test_calc.py tests it."),
+        ],
+        RESUMED: [Turn("calc.py and test_calc.py.")],
+        BROKEN: [Turn(error=400)],
+    }
+
+
+def make_gemini(desk: Desk) -> None:
+    (desk.home / ".gemini").mkdir()
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    (desk.home / ".gemini" / "settings.json").write_text(json.dumps(settings))
+    env = {
+        "GEMINI_API_KEY": "x",
+        "GOOGLE_GEMINI_BASE_URL": desk.server.url,
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "PATH": f"{desk.modules / '.bin'}:{os.environ['PATH']}",
+    }
+    common = ["--yolo", "-m", "gemini-2.5-pro"]
+    desk.run("gemini", "-p", BROKEN, *common, env=env, check=False)
+    desk.run("gemini", "-p", PROMPT, *common, env=env)
+    desk.run("gemini", "--resume", "latest", "-p", RESUMED, *common, env=env)
+
+
+# --- OpenCode -------------------------------------------------------------------------------------
+
+
+def opencode_scripts(work: Path) -> dict[str, list[Turn]]:
+    calc, tests = str(work / "calc.py"), str(work / "test_calc.py")
+    task = {"description": "Count functions", "prompt": HELPER, "subagent_type": "general"}
+    list_files = {"command": "ls", "description": "List files"}
+    run_tests = {"command": "python3 -m unittest -q", "description": "Run the tests"}
+    show = {"command": "cat missing.txt", "description": "Show a file"}
+    count = {"command": "cat calc.py", "description": "Show the file"}
+    edit = {"filePath": calc, "oldString": CALC, "newString": EDITED}
+    return {
+        PROMPT: [
+            Turn(
+                "I read the file and list the folder.",
+                "The file comes first.",
+                [Call("read", {"filePath": calc}), Call("bash", list_files)],
+            ),
+            Turn("Now I edit it.", calls=[Call("edit", edit)]),
+            Turn(calls=[Call("write", {"filePath": tests, "content": TESTS})]),
+            Turn(calls=[Call("bash", run_tests)]),
+            Turn(calls=[Call("bash", show)]),
+            Turn(calls=[Call("read", {"filePath": str(work / "nothing.py")})]),
+            Turn("A helper checks it.", calls=[Call("task", task)]),
+            Turn("calc.py has a subtract function, and test_calc.py tests it."),
+        ],
+        HELPER: [Turn(calls=[Call("bash", count)]), Turn("calc.py has two functions.")],
+        RESUMED: [Turn("calc.py and test_calc.py.")],
+        BROKEN: [Turn(error=400)],
+    }
+
+
+def make_opencode(desk: Desk) -> None:
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "loopback",
+        "options": {"baseURL": f"{desk.server.url}/v1", "apiKey": "x"},
+        "models": {"scripted": {"name": "scripted"}},
+    }
+    config = {
+        "$schema": "https://opencode.ai/config.json",
+        "model": "loopback/scripted",
+        "provider": {"loopback": provider},
+        "autoupdate": False,
+    }
+    (desk.work / "opencode.json").write_text(json.dumps(config))
+    env = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    desk.run("opencode", "run", PROMPT, env=env)
+    desk.run("opencode", "run", "--continue", RESUMED, env=env)
+    desk.run("opencode", "run", BROKEN, env=env, check=False)
+
+
+MAKERS = {
+    "claude": (make_claude, claude_scripts),
+    "codex": (make_codex, codex_scripts),
+    "gemini": (make_gemini, gemini_scripts),
+    "opencode": (make_opencode, opencode_scripts),
+}
+
+
+def make_samples(modules: Path, out: Path, agents: Sequence[str]) -> None:
+    """Make the sessions of each agent in a folder of its own."""
+    for agent in agents:
+        make, scripts = MAKERS[agent]
+        desk_root = out / agent
+        shutil.rmtree(desk_root, ignore_errors=True)
+        home, work = desk_root / "home", desk_root / "work"
+        home.mkdir(parents=True)
+        work.mkdir()
+        (work / "calc.py").write_text(CALC)
+        (work / "picture.png").write_bytes(PICTURE)
+        subprocess.run(["git", "init", "-q", "-b", "main"], cwd=work, check=True)
+        model = ScriptedModel(scripts(work))
+        with Server(model) as server:
+            make(Desk(modules.resolve(), home, work, server))
+        truth = [asdict(answer) for answer in model.answers]
+        (desk_root / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    make_samples(Path(sys.argv[1]), Path(sys.argv[2]).resolve(), sys.argv[3:] or list(MAKERS))

@@ -1,0 +1,127 @@
+"""Agents of many frameworks in tests/data/frameworks, run plain, recorded and replayed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from support.programs import WAIT_S, load
+from vestige.home import Home
+from vestige.record.run import Run, SpanInfo
+from vestige.store.sqlite.sqlite_store import SqliteStore
+
+FOLDER = Path(__file__).parent.parent / "data" / "frameworks"
+TOOLS = ("look_up_order", "get_exchange_rate", "get_exchange_rate", "convert")
+"""The tools that each agent calls, in order. The second call fails."""
+
+
+class Provider(NamedTuple):
+    """A loopback provider that drives the agents, and the file with its requests."""
+
+    port: int
+    log: Path
+
+    def environment(self, port: int | None = None) -> dict[str, str]:
+        address = f"http://127.0.0.1:{port or self.port}"
+        return {
+            **{key: value for key, value in os.environ.items() if "VESTIGE" not in key},
+            "OPENAI_API_KEY": "sk-fake",
+            "OPENAI_BASE_URL": f"{address}/v1",
+            "OPENAI_API_BASE": f"{address}/v1",
+            "ANTHROPIC_API_KEY": "sk-ant-fake",
+            "ANTHROPIC_BASE_URL": address,
+            "OPENAI_AGENTS_DISABLE_TRACING": "0",
+            "CREWAI_DISABLE_TELEMETRY": "true",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "PYTHONWARNINGS": "ignore",
+        }
+
+    def digests(self) -> list[tuple[str, str]]:
+        """The digests of each request and response so far; they are forgotten then."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        self.log.write_text("")
+        return sorted((line["req_sha"], line["res_sha"]) for line in lines if line["req"])
+
+
+@contextmanager
+def start_provider(folder: Path) -> Iterator[Provider]:
+    log = folder / "requests.jsonl"
+    command = [sys.executable, str(FOLDER / "provider.py"), "0", str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield Provider(int(process.stdout.readline()), log)
+        finally:
+            process.terminate()
+
+
+class Recording(NamedTuple):
+    """A recorded agent, and the digests of its bodies."""
+
+    output: str
+    run: Run
+    digests: list[tuple[str, str]]
+
+    def of_type(self, *types: str) -> list[SpanInfo]:
+        return [span for span in self.run.spans if span.type in types]
+
+
+def run_plain(python: str, agent: str, provider: Provider) -> str:
+    return _run([python, agent], provider.environment())
+
+
+def record_agent(home: Home, python: str, agent: str, provider: Provider) -> Recording:
+    command = [*_tool("run", "-q"), "--home", str(home.root), "--", python, agent]
+    output = _run(command, provider.environment())
+    run = max(load(home), key=lambda each: len(each.spans))
+    with SqliteStore.open(home.store, readonly=True) as store:
+        digests = sorted(
+            (_digest(store, span, "input"), _digest(store, span, "output"))
+            for span in run.spans
+            if span.type == "llm"
+        )
+    return Recording(output, run, digests)
+
+
+def replay_agent(home: Home, run: Run, python: str, agent: str, provider: Provider) -> str:
+    command = [*_tool("replay", "--home", str(home.root)), run.info.id, "--", python, agent]
+    return _run(command, provider.environment(port=9))
+
+
+def check(home: Home, run: Run) -> str:
+    command = [*_tool("check", run.info.id), "--home", str(home.root)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return done.stdout
+
+
+def find_findings(text: str) -> list[tuple[str, str, str]]:
+    """The severity, code and span of each finding in the output of `vestige check`."""
+    return re.findall(r"^\[(\w+)\] (\S+) at \S+\.(s\d+)", text, re.MULTILINE)
+
+
+def _tool(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "vestige", *arguments]
+
+
+def _run(command: list[str], env: dict[str, str]) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=WAIT_S, cwd=FOLDER, env=env, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _digest(store: SqliteStore, span: SpanInfo, side: str) -> str:
+    ref = span.input if side == "input" else span.output
+    assert ref is not None and ref.id is not None
+    body = store.read_body(ref.id)
+    assert body is not None
+    return hashlib.sha256(body).hexdigest()

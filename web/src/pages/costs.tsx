@@ -1,0 +1,148 @@
+/** Costs by model and time by tool, and the most expensive runs. */
+
+import { count, durationMs, oneLine, percent, price, short } from "../parts/format";
+import { Empty, Failed, Loading } from "../parts/placeholders";
+import { href } from "../router";
+import type { ListData } from "../types";
+import { useAnswer } from "../use-query";
+import { taskOf } from "./run-columns";
+
+interface StatsRow {
+  key: string;
+  count: number;
+  errors: number;
+  duration_ns: number | null;
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cost_usd: number | null;
+  unpriced_models: string[];
+}
+interface StatsData {
+  rows: StatsRow[];
+}
+const TOP_RUNS = 10;
+
+export function Costs({ since }: { since: string }) {
+  const models = useAnswer<StatsData>("stats", { by: "model", since });
+  const tools = useAnswer<StatsData>("stats", { by: "tool", since });
+  const runs = useAnswer<ListData>("list", { sort: "cost", cost: true, limit: TOP_RUNS, since });
+  const error = models.error ?? tools.error ?? runs.error;
+  if (error)
+    return (
+      <div class="page-pad">
+        <Failed error={error} again={models.again} />
+      </div>
+    );
+  if (!models.data || !runs.data) return <Loading what="costs" />;
+  const rows = [...models.data.rows].sort((a, b) => (b.cost_usd ?? 0) - (a.cost_usd ?? 0));
+  if (!rows.length) return <Empty>No model calls recorded yet</Empty>;
+  const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0);
+  const expensive = runs.data.runs.filter((run) => run.cost_usd);
+  return (
+    <div class="scroll grow tools" tabIndex={0} role="region" aria-label="Costs">
+      <section>
+        <h2>By model</h2>
+        <table class="plain">
+          <thead>
+            <tr>
+              <th>Model</th>
+              <th class="wide">Share of cost</th>
+              <th class="right">Cost</th>
+              <th class="right">Calls</th>
+              <th class="right">Tokens in</th>
+              <th class="right">Cached</th>
+              <th class="right">Tokens out</th>
+              <th class="right">Time</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((row) => (
+              <tr key={row.key}>
+                <td class="trace mono">{oneLine(row.key, 60) || "Unknown model"}</td>
+                <td>
+                  <Meter part={total ? (row.cost_usd ?? 0) / total : 0} />
+                </td>
+                <td class="right">
+                  {row.cost_usd === null ? "no price" : price(row.cost_usd, true)}
+                </td>
+                <td class="right">{count(row.count)}</td>
+                <td class="right">{short(row.input_tokens)}</td>
+                <td class="right">{row.cache_read_tokens ? short(row.cache_read_tokens) : ""}</td>
+                <td class="right">{short(row.output_tokens)}</td>
+                <td class="right">{durationMs((row.duration_ns ?? 0) / 1e6)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+      {expensive.length > 0 && (
+        <section>
+          <h2>Most expensive runs</h2>
+          <table class="plain">
+            <thead>
+              <tr>
+                <th>Run</th>
+                <th class="wide">Task</th>
+                <th class="right">Cost</th>
+                <th class="right">Calls</th>
+                <th class="right">Tokens</th>
+              </tr>
+            </thead>
+            <tbody>
+              {expensive.map((run) => (
+                <tr key={run.id}>
+                  <td>
+                    <a class="mono" href={href("run", run.short_id)}>
+                      {run.short_id}
+                    </a>{" "}
+                    <span class="trace">{oneLine(run.name, 40)}</span>
+                  </td>
+                  <td class="trace">{oneLine(taskOf(run), 90)}</td>
+                  <td class="right">{price(run.cost_usd, run.cost_complete !== false)}</td>
+                  <td class="right">{count(run.model_calls)}</td>
+                  <td class="right">{short(run.tokens)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      )}
+      {tools.data && tools.data.rows.length > 0 && (
+        <section>
+          <h2>Time by tool</h2>
+          <table class="plain">
+            <thead>
+              <tr>
+                <th>Tool</th>
+                <th class="right">Calls</th>
+                <th class="right">Failed</th>
+                <th class="right">Total time</th>
+              </tr>
+            </thead>
+            <tbody>
+              {[...tools.data.rows]
+                .sort((a, b) => (b.duration_ns ?? 0) - (a.duration_ns ?? 0))
+                .map((row) => (
+                  <tr key={row.key}>
+                    <td class="trace mono">{oneLine(row.key, 60)}</td>
+                    <td class="right">{count(row.count)}</td>
+                    <td class="right">{row.errors ? count(row.errors) : ""}</td>
+                    <td class="right">{durationMs((row.duration_ns ?? 0) / 1e6)}</td>
+                  </tr>
+                ))}
+            </tbody>
+          </table>
+        </section>
+      )}
+    </div>
+  );
+}
+
+function Meter({ part }: { part: number }) {
+  return (
+    <span class="meter" title={percent(part)}>
+      <span style={{ width: `${Math.max(0, Math.min(100, part * 100))}%` }} />
+    </span>
+  );
+}

@@ -1,0 +1,206 @@
+/** The columns of the table of runs: heading, order of the server, and cell. */
+
+import type { ComponentChildren } from "preact";
+import { Status } from "../parts/badges";
+import { ago, count, durationMs, moment, oneLine, price, short } from "../parts/format";
+import { adjust, href } from "../router";
+import type { RunRow } from "../types";
+
+export interface Column {
+  id: string;
+  label: string;
+  /** The server's name of this order; absent if the column cannot be sorted. */
+  sort?: string;
+  /** True if the usual order is ascending. */
+  ascending?: boolean;
+  width: string;
+  right?: boolean;
+  /** False: hidden until it is chosen. */
+  shown: boolean;
+  cell: (run: RunRow, view: RowView) => ComponentChildren;
+}
+
+/** What a row shows beside the run itself. */
+export interface RowView {
+  finding: string;
+  severity: string;
+  grouped: boolean;
+}
+
+const elapsed = (run: RunRow): number | null =>
+  run.duration_ms ?? (run.outcome === "running" ? Date.now() - Date.parse(run.started_at) : null);
+
+export const COLUMNS: Column[] = [
+  {
+    id: "run",
+    label: "Run",
+    sort: "name",
+    ascending: true,
+    width: "minmax(90px, 1fr)",
+    shown: true,
+    cell: (run, view) => (
+      <>
+        <span class="cut">
+          {oneLine(run.name, 160) || "Untitled"}
+          <Marks run={run} />
+        </span>
+        <span class="second">
+          <span class="mono">{run.short_id}</span>
+          {run.conversation_id && <Conversation run={run} grouped={view.grouped} />}
+        </span>
+      </>
+    ),
+  },
+  {
+    id: "task",
+    label: "Task → result",
+    width: "minmax(160px, 4fr)",
+    shown: true,
+    cell: (run) => (
+      <>
+        <a class="cut trace title" href={href("run", run.short_id)} tabIndex={-1}>
+          {oneLine(taskOf(run), 200) || oneLine(run.name, 160) || "Untitled"}
+        </a>
+        <span class="second cut trace">
+          {run.outcome === "ok" && run.result
+            ? `→ ${oneLine(run.result, 200)}`
+            : run.outcome === "running"
+              ? ""
+              : "no result"}
+        </span>
+      </>
+    ),
+  },
+  {
+    id: "finding",
+    label: "What went wrong",
+    width: "minmax(110px, 2.4fr)",
+    shown: true,
+    cell: (run, view) => (
+      <span class={`cut2 trace sev-${view.severity}`} title={oneLine(view.finding, 300)}>
+        {oneLine(view.finding, 200) || (run.outcome === "running" ? "" : "–")}
+      </span>
+    ),
+  },
+  {
+    id: "started",
+    label: "Started",
+    sort: "started",
+    width: "88px",
+    shown: true,
+    cell: (run) => <span title={moment(run.started_at)}>{ago(run.started_at)}</span>,
+  },
+  {
+    id: "duration",
+    label: "Duration",
+    sort: "duration",
+    width: "82px",
+    right: true,
+    shown: true,
+    cell: (run) => durationMs(elapsed(run)),
+  },
+  {
+    id: "calls",
+    label: "Calls",
+    sort: "calls",
+    width: "56px",
+    right: true,
+    shown: true,
+    cell: (run) => (run.model_calls ? count(run.model_calls) : ""),
+  },
+  {
+    id: "spans",
+    label: "Spans",
+    sort: "spans",
+    width: "64px",
+    right: true,
+    shown: false,
+    cell: (run) => count(run.span_count),
+  },
+  {
+    id: "errors",
+    label: "Errors",
+    sort: "errors",
+    width: "60px",
+    right: true,
+    shown: false,
+    cell: (run) => (run.error_count ? <span class="bad">{count(run.error_count)}</span> : ""),
+  },
+  {
+    id: "tokens",
+    label: "Tokens",
+    sort: "tokens",
+    width: "64px",
+    right: true,
+    shown: true,
+    cell: (run) => (run.tokens ? short(run.tokens) : ""),
+  },
+  {
+    id: "cost",
+    label: "Cost",
+    sort: "cost",
+    width: "70px",
+    right: true,
+    shown: true,
+    cell: (run) => price(run.cost_usd, run.cost_complete !== false),
+  },
+];
+
+/** The outcome comes first and cannot be hidden. */
+export const OUTCOME: Column = {
+  id: "outcome",
+  label: "Outcome",
+  sort: "outcome",
+  ascending: true,
+  width: "28px",
+  shown: true,
+  cell: (run) => <Status value={run.outcome} brief />,
+};
+
+/** The task in few words: the title if the name says nothing, else the task itself. */
+export function taskOf(run: RunRow): string {
+  if (run.title && run.title !== run.name) return run.title;
+  return run.task ?? "";
+}
+
+function Marks({ run }: { run: RunRow }) {
+  return (
+    <>
+      {run.pinned && (
+        <span class="quiet" title="Pinned">
+          {" "}
+          ◆<span class="sr">pinned</span>
+        </span>
+      )}
+      {run.note_count ? (
+        <span class="note-mark" title={oneLine(run.latest_note ?? "", 300)}>
+          {" "}
+          ✎{run.note_count > 1 ? run.note_count : ""}
+          <span class="sr">
+            {run.note_count} {run.note_count === 1 ? "note" : "notes"}
+          </span>
+        </span>
+      ) : null}
+    </>
+  );
+}
+
+/** The size of a grouped conversation, or a button that filters by it. */
+function Conversation({ run, grouped }: { run: RunRow; grouped: boolean }) {
+  const id = run.conversation_id!;
+  const only = (): void => adjust({ group: null, q: `conversation:"${id.replaceAll('"', "")}"` });
+  const label = run.group
+    ? `${count(run.group.runs)} ${run.group.runs === 1 ? "run" : "runs"}${run.group.failed ? `, ${count(run.group.failed)} failed` : ""}`
+    : oneLine(id, 24);
+  return (
+    <button
+      type="button"
+      class="plain conversation"
+      title="Show only this conversation"
+      tabIndex={-1}
+      onClick={only}
+    >
+      {grouped ? label : `⌁ ${label}`}
+    </button>
+  );
+}

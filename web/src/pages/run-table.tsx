@@ -1,0 +1,266 @@
+/** The table of runs: one row per run; only visible rows are rendered. */
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { useKeys } from "../keys";
+import { Menu } from "../parts/menu";
+import { Empty, Loading } from "../parts/placeholders";
+import { VirtualList } from "../parts/virtual-list";
+import { adjust, go, href, keep, recall } from "../router";
+import type { RunRow } from "../types";
+import { COLUMNS, type Column, OUTCOME, type RowView } from "./run-columns";
+import { type Order, type Runs, useTopFindings } from "./use-runs";
+
+/** Narrow screens show three lines per row instead of columns. */
+const NARROW = matchMedia("(max-width: 760px)");
+const LARGE = matchMedia("(min-width: 2200px)");
+const rowHeight = (): number => (NARROW.matches ? 66 : LARGE.matches ? 54 : 46);
+/** Runs that can be compared at once. */
+const SELECTED_MAX = 12;
+
+function useRowHeight(): number {
+  const [height, setHeight] = useState(rowHeight);
+  useEffect(() => {
+    const change = (): void => setHeight(rowHeight());
+    for (const query of [NARROW, LARGE]) query.addEventListener("change", change);
+    return () => {
+      for (const query of [NARROW, LARGE]) query.removeEventListener("change", change);
+    };
+  }, []);
+  return height;
+}
+
+/** The chosen columns, stored in this browser. */
+export function useColumns(): [Column[], (id: string) => void] {
+  const usual = COLUMNS.filter((column) => column.shown).map((column) => column.id);
+  const [ids, setIds] = useState(() => recall("columns", usual.join(",")).split(","));
+  const toggle = (id: string): void => {
+    const next = ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id];
+    keep("columns", next.join(","));
+    setIds(next);
+  };
+  return [COLUMNS.filter((column) => ids.includes(column.id)), toggle];
+}
+
+export function ColumnMenu({ shown, toggle }: { shown: Column[]; toggle: (id: string) => void }) {
+  return (
+    <Menu label="Columns" align="right">
+      {() => (
+        <fieldset class="choices">
+          <legend class="sr">Columns</legend>
+          {COLUMNS.map((column) => (
+            <label key={column.id}>
+              <input
+                type="checkbox"
+                checked={shown.includes(column)}
+                onChange={() => toggle(column.id)}
+              />{" "}
+              {column.label}
+            </label>
+          ))}
+        </fieldset>
+      )}
+    </Menu>
+  );
+}
+
+const NONE: RunRow[] = [];
+
+interface TableProps {
+  runs: Runs;
+  filtered: boolean;
+  grouped: boolean;
+  order: Order;
+  columns: Column[];
+}
+
+export function RunTable({ runs, filtered, grouped, order, columns }: TableProps) {
+  // By id, because new rows are inserted above.
+  const [chosen, choose] = useState<string | null>(null);
+  const [marked, setMarked] = useState<string[]>([]);
+  const [, tick] = useState(0);
+  const height = useRowHeight();
+  useEffect(() => {
+    const timer = setInterval(() => tick((turn) => turn + 1), 10_000); // "3 s ago" grows old
+    return () => clearInterval(timer);
+  }, []);
+  const rows = runs.rows ?? NONE;
+  const at = useMemo(
+    () => (chosen === null ? -1 : rows.findIndex((run) => run.id === chosen)),
+    [rows, chosen],
+  );
+  const setAt = (place: number): void => choose(rows[place]?.id ?? null);
+  const findings = useTopFindings(rows);
+  const move = (by: number): void => setAt(Math.max(0, Math.min(rows.length - 1, at + by)));
+  const mark = (id: string): void =>
+    setMarked((before) =>
+      before.includes(id)
+        ? before.filter((one) => one !== id)
+        : [...before, id].slice(-SELECTED_MAX),
+    );
+  const nextFailed = (): void => {
+    const next = rows.findIndex(
+      (run, place) => place > at && !["ok", "running", "unknown"].includes(run.outcome),
+    );
+    if (next >= 0) setAt(next);
+  };
+  // The older run is the baseline.
+  const compare = (): void => {
+    const ids = [...marked].sort((one, two) => Number(one.slice(1)) - Number(two.slice(1)));
+    const [a, b] = ids;
+    if (ids.length > 2) go(href("compare", "", { runs: ids.join(",") }));
+    else if (a && b) go(href("compare", "", { a, b }));
+  };
+  useKeys([
+    { key: "j", label: "Next run", run: () => move(1) },
+    { key: "k", label: "Previous run", run: () => move(-1) },
+    { key: "e", label: "Next failed run", run: nextFailed },
+    {
+      key: "Enter",
+      label: "Open the run",
+      run: () => rows[at] && go(href("run", rows[at].short_id)),
+    },
+    {
+      key: "x",
+      label: "Select for comparison",
+      run: () => rows[at] && mark(rows[at].short_id),
+    },
+    { key: "c", label: "Compare selected runs", run: compare },
+  ]);
+  if (!runs.rows) return runs.error ? null : <Loading what="runs" />;
+  if (!rows.length) return <NoRuns filtered={filtered} looking={runs.looking} />;
+  const all = [OUTCOME, ...columns];
+  const template = `16px ${all.map((column) => column.width).join(" ")}`;
+  const viewOf = (run: RunRow): RowView => ({
+    finding: run.finding ?? findings.get(run.id)?.message ?? "",
+    severity: run.finding_severity ?? findings.get(run.id)?.severity ?? "",
+    grouped,
+  });
+  return (
+    <div class="column grow">
+      <div
+        class="runtable column grow"
+        role="table"
+        aria-label="Runs"
+        aria-rowcount={runs.more ? -1 : rows.length}
+        style={{ "--columns": template }}
+      >
+        <div role="rowgroup" class="runrow runhead">
+          <div role="row" class="runcells">
+            <span role="columnheader">
+              <span class="sr">Select</span>
+            </span>
+            {all.map((column) => (
+              <Heading key={column.id} column={column} order={order} />
+            ))}
+          </div>
+        </div>
+        <VirtualList
+          role="rowgroup"
+          label="Runs"
+          count={rows.length}
+          height={height}
+          key={height}
+          active={at < 0 ? null : at}
+          onEnd={runs.loadMore}
+          keyOf={(place) => rows[place]!.id}
+          rowProps={(place) => ({
+            role: "row",
+            "aria-rowindex": place + 1,
+            "aria-selected": place === at,
+            class: `runrow ${place === at ? "at" : ""} ${rows[place]!.outcome === "running" ? "alive" : ""}`,
+            onClick: (event: MouseEvent) => {
+              if (!(event.target as HTMLElement).closest("a, input, button"))
+                go(href("run", rows[place]!.short_id));
+            },
+          })}
+          row={(place) => {
+            const run = rows[place]!;
+            const view = viewOf(run);
+            return (
+              <div class="runcells" role="presentation">
+                <span role="cell" class="c-mark">
+                  <input
+                    type="checkbox"
+                    aria-label={`Select ${run.short_id}`}
+                    checked={marked.includes(run.short_id)}
+                    onChange={() => mark(run.short_id)}
+                  />
+                </span>
+                {all.map((column) => (
+                  <span
+                    key={column.id}
+                    role="cell"
+                    class={`c-${column.id} ${column.right ? "right" : ""}`}
+                  >
+                    {column.cell(run, view)}
+                  </span>
+                ))}
+              </div>
+            );
+          }}
+        />
+      </div>
+      {marked.length > 0 && (
+        <div class="list-foot rowline">
+          <span>
+            {marked.length === 1
+              ? "1 run selected. Select another to compare."
+              : `${marked.length} runs selected`}
+          </span>
+          <button type="button" disabled={marked.length < 2} onClick={compare}>
+            Compare
+          </button>
+          <button type="button" class="plain" onClick={() => setMarked([])}>
+            Clear selection
+          </button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** A heading; a click sorts by it, a second one reverses the order. */
+function Heading({ column, order }: { column: Column; order: Order }) {
+  const { sort } = column;
+  const current = sort !== undefined && sort === (order.sort || "started");
+  const ascending = (column.ascending ?? false) !== order.reverse;
+  const title = column.id === "outcome" ? <span class="sr">{column.label}</span> : column.label;
+  if (!sort)
+    return (
+      <span role="columnheader" class={column.right ? "right" : ""}>
+        {title}
+      </span>
+    );
+  const click = (): void =>
+    adjust({
+      sort: sort === "started" ? null : sort,
+      reverse: current && !order.reverse ? 1 : null,
+    });
+  return (
+    <span
+      role="columnheader"
+      class={column.right ? "right" : ""}
+      aria-sort={current ? (ascending ? "ascending" : "descending") : undefined}
+    >
+      <button type="button" class="plain sorter" title={`Sort by ${column.label}`} onClick={click}>
+        {title}
+        <span aria-hidden="true">{current ? (ascending ? " ▲" : " ▼") : ""}</span>
+      </button>
+    </span>
+  );
+}
+
+function NoRuns({ filtered, looking }: { filtered: boolean; looking: boolean }) {
+  if (looking) return <Loading what="runs" />;
+  if (filtered)
+    return (
+      <Empty>
+        No runs match. <a href="#/">Clear filter</a>
+      </Empty>
+    );
+  return (
+    <Empty>
+      No runs yet. Record your first one: <code>vestige run -- python your_agent.py</code>
+    </Empty>
+  );
+}

@@ -1,0 +1,63 @@
+/** The totals of the runs that match the filter and the time range. */
+
+import { count, percent, price, short, upTo } from "../parts/format";
+import type { ListData } from "../types";
+import { useAnswer } from "../use-query";
+import type { ListOptions } from "./use-runs";
+import { listParams } from "./use-runs";
+
+export function Totals({ options, version }: { options: ListOptions; version: string }) {
+  // `limit` 1: only the totals are of interest.
+  const params = { ...listParams(options), sort: null, reverse: null, limit: 1, totals: true };
+  const { data } = useAnswer<ListData>("list", params, version);
+  const totals = data?.totals;
+  if (!totals) return <div class="totals quiet">…</div>;
+  const unpriced = totals.unpriced_models.length;
+  const known = totals.unpriced_models.filter((model) => model !== "?");
+  return (
+    <div class="totals" role="status" aria-label="Totals">
+      <span>
+        <b>{count(totals.runs)}</b>
+        {totals.complete ? "" : "+"} {totals.runs === 1 ? "run" : "runs"}
+      </span>
+      {totals.failed > 0 && (
+        <span>
+          <b class="bad">{count(totals.failed)} failed</b>{" "}
+          <span class="quiet">({percent(totals.failed / totals.runs)})</span>
+        </span>
+      )}
+      {totals.running > 0 && (
+        <span>
+          <b>{count(totals.running)}</b> running
+        </span>
+      )}
+      {totals.tokens > 0 && (
+        <span>
+          <b>{short(totals.tokens)}</b> tokens
+        </span>
+      )}
+      {totals.cost_usd !== null && (
+        <span title={known.length ? `Without a price: ${known.join(", ")}` : ""}>
+          <b>{price(totals.cost_usd, unpriced === 0)}</b>
+          {unpriced > 0 && (
+            <span class="quiet">
+              {" "}
+              ·{" "}
+              {known.length
+                ? `${known.length} ${known.length === 1 ? "model has" : "models have"} no price`
+                : "some calls have no price"}
+            </span>
+          )}
+          {totals.runs > 1 && (
+            <span class="quiet"> · {price(totals.cost_usd / totals.runs, true)} per run</span>
+          )}
+        </span>
+      )}
+      {totals.p50_ms !== null && (
+        <span>
+          median <b>{upTo(totals.p50_ms)}</b>, p95 <b>{upTo(totals.p95_ms)}</b>
+        </span>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,94 @@
+/** A text from a trace, rendered, folded when it is long; the rest is fetched on request. */
+
+import { useState } from "preact/hooks";
+import { readBody } from "../bodies";
+import type { Text } from "../types";
+import { asApiError } from "../use-query";
+import { Code } from "./code";
+import { Copy } from "./copy";
+import { bytes, visible } from "./format";
+import { RenderedText } from "./rendered-text";
+import { parseJson } from "./text-kind";
+
+const FOLD_CHARS = 1_800;
+const FOLD_LINES = 24;
+/** Shorter texts need no tools. */
+const TOOLS_CHARS = 80;
+
+type ShownText = Pick<Text, "text" | "size_bytes" | "cut" | "body">;
+
+interface Props {
+  text: ShownText;
+  /** What a program wrote: in a monospaced font. */
+  code?: boolean;
+  /** Appended in a muted colour. */
+  more?: string;
+}
+
+export function FoldableText({ text, code = false, more = "" }: Props) {
+  const [open, setOpen] = useState(false);
+  const [isSource, setSource] = useState(false);
+  const [fullText, setFullText] = useState<string | null>(null);
+  const [problem, setProblem] = useState("");
+  const source = fullText ?? text.text;
+  const long = source.length > FOLD_CHARS || source.split("\n", FOLD_LINES + 1).length > FOLD_LINES;
+  // A tree of JSON folds by itself; its beginning alone would not be JSON.
+  const folds = long && (isSource || parseJson(source) === undefined);
+  const seen = folds && !open ? beginning(source) : source;
+  const fetchFullText = async (): Promise<void> => {
+    if (!text.body) return;
+    try {
+      const body = await readBody(text.body.span, text.body.which);
+      setFullText(body.text);
+      setOpen(true);
+      setSource(true); // the full body has the message in its request
+      if (body.bytes.length < body.size_bytes)
+        setProblem(`Showing the first ${bytes(body.bytes.length)} of ${bytes(body.size_bytes)}.`);
+    } catch (error) {
+      setProblem(asApiError(error).message);
+    }
+  };
+  return (
+    <div class="telling">
+      {isSource && open && long ? (
+        <Code text={source} label="Text" class="tall" />
+      ) : isSource ? (
+        <pre class="trace code-block" dir="auto">
+          {visible(seen)}
+        </pre>
+      ) : (
+        <RenderedText text={seen} as={code ? "output" : "prose"} />
+      )}
+      {more && <span class="quiet trace">{visible(more)}</span>}
+      {(long || text.cut || source.length > TOOLS_CHARS) && (
+        <div class="rowline wrap telling-tools">
+          {folds && (
+            <button type="button" class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>
+              {open ? "Show less" : "Show more"}
+            </button>
+          )}
+          {text.cut && fullText === null && text.body && (
+            <button type="button" class="plain" onClick={() => void fetchFullText()}>
+              Show full {text.body.which} ({bytes(text.size_bytes)})
+            </button>
+          )}
+          <button
+            type="button"
+            class="plain"
+            aria-pressed={isSource}
+            onClick={() => setSource(!isSource)}
+          >
+            Source
+          </button>
+          <Copy text={source} />
+        </div>
+      )}
+      {problem && <div class="notice warn">{problem}</div>}
+    </div>
+  );
+}
+
+function beginning(text: string): string {
+  const lines = text.slice(0, FOLD_CHARS).split("\n").slice(0, FOLD_LINES).join("\n");
+  return `${lines.trimEnd()} …`;
+}

@@ -1,0 +1,253 @@
+/** A model call as a chat: the messages of its request, those that are new, and the answer. */
+
+import { useState } from "preact/hooks";
+import type { Answer } from "../api";
+import type { RunModel } from "../model";
+import { FoldableText } from "../parts/foldable-text";
+import { bytes, count, oneLine, short, visible } from "../parts/format";
+import { CodeBlock } from "../parts/pieces";
+import { Failed, Loading } from "../parts/placeholders";
+import { RenderedText } from "../parts/rendered-text";
+import { useAnswer } from "../use-query";
+import type { StepIndex } from "./step-index";
+import "./messages.css";
+
+export type MessagesData = Answer<"messages">;
+type ChatMessage = MessagesData["messages"][number];
+type Part = ChatMessage["parts"][number];
+
+/** Bytes of one token, on average, where no provider has counted. */
+const BYTES_PER_TOKEN = 4;
+/** Messages before the new ones that are folded into one line. */
+const FOLD_AT_LEAST = 3;
+
+export function useMessages(run: RunModel, index: number) {
+  const isCall = run.type(index) === "llm";
+  const version = run.status(index) ?? run.next;
+  return useAnswer<MessagesData>("messages", isCall ? { id: run.shortId(index) } : null, version);
+}
+
+interface Props {
+  run: RunModel;
+  index: number;
+  steps: StepIndex;
+  onlyNew: boolean;
+}
+
+export function Messages({ run, index, steps, onlyNew }: Props) {
+  const { data, error } = useMessages(run, index);
+  if (error) return <Failed error={error} />;
+  if (!data) return <Loading what="the messages" />;
+  const id = run.shortId(index);
+  return (
+    <div class="scroll grow chat" tabIndex={0} role="region" aria-label="Messages">
+      {data.error && <div class="notice bad trace chat-error">{visible(data.error)}</div>}
+      <Sent data={data} onlyNew={onlyNew} id={id} steps={steps} />
+      {data.messages_left_out > 0 && (
+        <p class="quiet">{count(data.messages_left_out)} more messages are in the raw request.</p>
+      )}
+      {data.answer && (
+        <Bubble message={data.answer} id={id} title="answer" note={answerNote(run, index)} open />
+      )}
+      {!data.answer && !data.error && (
+        <p class="quiet">
+          {run.status(index) === null ? "No answer yet" : "No answer was recorded"}
+        </p>
+      )}
+      {data.finish_reason && <Finish reason={data.finish_reason} />}
+    </div>
+  );
+}
+
+const NORMAL_ENDS = new Set(["stop", "end_turn", "tool_use", "tool_calls", "completed", "error"]);
+
+function Finish({ reason }: { reason: string }) {
+  if (NORMAL_ENDS.has(reason.toLowerCase())) return null;
+  const cause = reason === "length" ? "output token limit" : oneLine(reason, 60);
+  return <div class="notice warn">Stopped: {cause}</div>;
+}
+
+function answerNote(run: RunModel, index: number): string {
+  const tokens = run.outputTokens(index);
+  return tokens === null ? "" : `${count(tokens)} tokens`;
+}
+
+interface SentProps {
+  data: MessagesData;
+  onlyNew: boolean;
+  id: string;
+  steps: StepIndex;
+}
+
+/** The request: the system prompt, a folded history, and what is new. */
+function Sent({ data, onlyNew, id, steps }: SentProps) {
+  const [all, setAll] = useState(false);
+  const { messages } = data;
+  const follows = data.previous !== null;
+  const before = steps.of(data.previous);
+  const since = before ? `new since step ${before.number}` : "new";
+  const isHistory = (message: ChatMessage, at: number): boolean =>
+    follows && !message.new && message.role !== "system" && at > 0;
+  const history = messages.filter(isHistory);
+  const folded = !all && (onlyNew || history.length >= FOLD_AT_LEAST);
+  let hasFolded = false;
+  return (
+    <>
+      {data.tools.length > 0 && !onlyNew && <Tools names={data.tools} />}
+      {messages.map((message, at) => {
+        if (onlyNew && !message.new) return null;
+        if (folded && isHistory(message, at)) {
+          if (hasFolded) return null;
+          hasFolded = true;
+          return <Folded key={at} messages={history} open={() => setAll(true)} />;
+        }
+        return (
+          <Bubble
+            key={at}
+            message={message}
+            id={id}
+            mark={follows && message.new ? since : ""}
+            open={message.role !== "system" && (message.new || !follows || all)}
+          />
+        );
+      })}
+      {onlyNew && !messages.some((message) => message.new) && (
+        <p class="quiet">Nothing new since the previous call.</p>
+      )}
+    </>
+  );
+}
+
+function Tools({ names }: { names: string[] }) {
+  return (
+    <details class="chat-tools">
+      <summary>
+        {count(names.length)} {names.length === 1 ? "tool" : "tools"} offered
+      </summary>
+      <p class="mono trace">{names.map((name) => oneLine(name, 80)).join(", ")}</p>
+    </details>
+  );
+}
+
+function Folded({ messages, open }: { messages: ChatMessage[]; open: () => void }) {
+  const size = messages.reduce((sum, message) => sum + message.size_bytes, 0);
+  return (
+    <div class="chat-fold">
+      <span class="quiet">
+        ⋯ {count(messages.length)} messages, sent before ({tokensOf(size)})
+      </span>
+      <button type="button" class="plain link" onClick={open}>
+        Show {count(messages.length)} messages
+      </button>
+    </div>
+  );
+}
+
+const tokensOf = (size: number): string =>
+  `about ${short(Math.ceil(size / BYTES_PER_TOKEN))} tokens`;
+
+interface BubbleProps {
+  message: ChatMessage;
+  /** The span, whose bodies have the full text. */
+  id: string;
+  title?: string;
+  mark?: string;
+  note?: string;
+  open: boolean;
+}
+
+function Bubble({ message, id, title = "", mark = "", note = "", open: first }: BubbleProps) {
+  const [open, setOpen] = useState(first);
+  const role = oneLine(message.role, 24);
+  const beginning = message.parts.find((part) => part.text.trim())?.text ?? "";
+  return (
+    <article
+      class={`chat-message from-${KNOWN.has(role) ? role : "other"} ${mark ? "is-new" : ""}`}
+    >
+      <header class="rowline">
+        <button
+          type="button"
+          class="plain chat-head"
+          aria-expanded={open}
+          onClick={() => setOpen(!open)}
+        >
+          <span aria-hidden="true">{open ? "▾" : "▸"}</span>
+          <b>{role}</b>
+          <span class="quiet">
+            {[title, note || tokensOf(message.size_bytes)].filter(Boolean).join(" · ")}
+          </span>
+        </button>
+        {!open && <span class="grow cut quiet trace">{oneLine(beginning, 160)}</span>}
+        <span class="grow" />
+        {mark && <span class="badge ok">{mark}</span>}
+      </header>
+      {open && (
+        <div class="chat-body">
+          {message.parts.map((part, at) => (
+            <PartView key={at} part={part} id={id} role={role} />
+          ))}
+          {message.parts.every((part) => !part.text.trim() && !part.image) && (
+            <span class="quiet">Empty</span>
+          )}
+        </div>
+      )}
+    </article>
+  );
+}
+
+const KNOWN = new Set(["system", "user", "assistant", "tool"]);
+
+function PartView({ part, id, role }: { part: Part; id: string; role: string }) {
+  const text = {
+    text: part.text,
+    size_bytes: part.size_bytes,
+    cut: part.truncated,
+    body: { span: id, which: part.side },
+  };
+  switch (part.kind) {
+    case "thinking":
+      return (
+        <details class="thinking">
+          <summary>Thinking · {bytes(part.size_bytes)}</summary>
+          <RenderedText text={part.text} />
+        </details>
+      );
+    case "tool_call":
+      return (
+        <div class="tool-call">
+          <div class="rowline">
+            <span class="quiet">calls</span>
+            <b class="mono trace">{oneLine(part.name ?? "", 120)}</b>
+            {part.call_id && <span class="quiet mono cut">{oneLine(part.call_id, 40)}</span>}
+          </div>
+          {part.text.trim() && <FoldableText text={text} code />}
+        </div>
+      );
+    case "tool_result":
+      return (
+        <div class={part.is_error ? "tool-result is-bad" : "tool-result"}>
+          {(part.name || part.call_id || part.is_error) && (
+            <div class="rowline quiet">
+              {part.is_error && <span class="badge bad">✕ error</span>}
+              <span class="mono cut">{oneLine(part.name ?? part.call_id ?? "", 80)}</span>
+            </div>
+          )}
+          <FoldableText text={text} code />
+        </div>
+      );
+    case "code":
+      return <CodeBlock code={part.text} language={part.name ?? ""} />;
+    case "image":
+      return part.image ? (
+        <img class="chat-image" src={part.image} alt={visible(part.text)} />
+      ) : (
+        <p class="quiet trace">{visible(part.text)}</p>
+      );
+    case "audio":
+    case "file":
+    case "other":
+      return <p class="quiet trace">{visible(part.text)}</p>;
+    default:
+      return part.text.trim() ? <FoldableText text={text} code={role === "tool"} /> : null;
+  }
+}

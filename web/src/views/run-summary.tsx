@@ -1,0 +1,162 @@
+/** The head of a run: its task, its outcome, one cause in one sentence, and gaps in the recording. */
+
+import { useState } from "preact/hooks";
+import type { RunModel } from "../model";
+import { Severity, Status } from "../parts/badges";
+import { cost, count, dateTime, durationMs, moment, oneLine, short } from "../parts/format";
+import { openSpan } from "../router";
+import type { Finding, Losses, OverviewData } from "../types";
+
+interface Props {
+  run: RunModel;
+  overview: OverviewData | null;
+  paused: boolean;
+  pause: (on: boolean) => void;
+}
+
+export function RunSummary({ run, overview, paused, pause }: Props) {
+  const info = run.run;
+  const [all, setAll] = useState(false);
+  const findings = overview?.findings ?? [];
+  const title = oneLine(overview?.title ?? "", 160);
+  const name = oneLine(info.name, 120) || "Untitled";
+  return (
+    <section class="summary" aria-label="Summary" tabIndex={0}>
+      <div class="rowline summary-title">
+        <h1 class="trace cut">{title || name}</h1>
+        <span class="quiet nowrap cut">
+          {title && title !== name ? `${name} · ` : ""}
+          {info.short_id}
+        </span>
+      </div>
+      <div class="rowline wrap summary-facts">
+        <Status value={info.outcome} />
+        <span class="quiet" title={moment(info.started_at)}>
+          {facts(run, overview).join(" · ")}
+        </span>
+        {missing(run.losses).map((text) => (
+          <span class="badge warn" key={text}>
+            {text}
+          </span>
+        ))}
+        {info.outcome === "running" && (
+          <button type="button" aria-pressed={paused} onClick={() => pause(!paused)}>
+            {paused ? "Resume" : "Pause"}
+          </button>
+        )}
+      </div>
+      {overview && <Cause run={run} overview={overview} all={all} toggle={() => setAll(!all)} />}
+      {all && (
+        <ul class="findings" aria-label="Findings">
+          {findings.map((finding, at) => (
+            <Found key={at} run={run} finding={finding} />
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function facts(run: RunModel, overview: OverviewData | null): string[] {
+  const info = run.run;
+  const steps = overview?.steps.length ?? 0;
+  const models = new Set(overview?.steps.flatMap((step) => (step.model ? [step.model] : [])));
+  const [model] = models;
+  return [
+    steps ? `${count(steps)} ${steps === 1 ? "step" : "steps"}` : "",
+    `${count(info.span_count)} ${info.span_count === 1 ? "span" : "spans"}`,
+    info.duration_ms ? durationMs(info.duration_ms) : "",
+    dateTime(info.started_at),
+    info.tokens > 0 ? `${short(info.tokens)} tokens` : "",
+    costOf(overview),
+    models.size > 1 ? `${models.size} models` : model ? oneLine(model, 60) : "",
+  ].filter(Boolean);
+}
+
+/** The cost; a `+` if some calls have no price. */
+export function costOf(overview: OverviewData | null): string {
+  if (!overview || overview.cost_usd === null) return "";
+  return `${cost(overview.cost_usd)}${overview.unpriced_models?.length ? "+" : ""}`;
+}
+
+interface CauseProps {
+  run: RunModel;
+  overview: OverviewData;
+  all: boolean;
+  toggle: () => void;
+}
+
+function Cause({ run, overview, all, toggle }: CauseProps) {
+  const { cause, stamps, findings } = overview;
+  const more = findings.length - 1;
+  if (!cause && !stamps.length) return null;
+  const index = run.ofShortId(cause?.span);
+  const sentence = cause ? oneLine(cause.sentence, 200) : oneLine(stamps[0]!, 300);
+  const place = cause?.step != null ? ` in step ${cause.step}` : "";
+  const target =
+    cause?.step != null ? `step ${cause.step}` : `s${index === undefined ? "" : run.number(index)}`;
+  return (
+    <div class={`cause ${cause ? cause.severity : "error"}`}>
+      <span class="cause-text">
+        <strong class="trace">
+          {sentence}
+          {place}.
+        </strong>{" "}
+        <span class="trace" title={oneLine(cause?.detail ?? "", 2_000)}>
+          {oneLine(cause?.detail ?? "", 300)}
+        </span>
+        {cause &&
+          stamps.slice(0, 2).map((stamp) => (
+            <span class="trace" key={stamp}>
+              {" "}
+              {oneLine(stamp, 300)}
+            </span>
+          ))}
+      </span>
+      {index !== undefined && (
+        <button type="button" class="plain link" onClick={() => openSpan(run.number(index))}>
+          Go to {target}
+        </button>
+      )}
+      {more > 0 && (
+        <button type="button" class="plain link quiet" aria-expanded={all} onClick={toggle}>
+          {all ? "Show less" : `${count(more)} more ${more === 1 ? "finding" : "findings"}`}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Found({ run, finding }: { run: RunModel; finding: Finding }) {
+  const cause = finding.cause ? run.byId.get(finding.cause) : undefined;
+  return (
+    <li class="finding">
+      <Severity value={finding.severity} />
+      <span class="grow trace" title={oneLine(finding.kind, 60)}>
+        {oneLine(finding.message, 300)}
+      </span>
+      {cause !== undefined && (
+        <button type="button" class="plain link" onClick={() => openSpan(run.number(cause))}>
+          Go to s{run.number(cause)}
+        </button>
+      )}
+    </li>
+  );
+}
+
+/** Describe what is redacted, truncated or missing. */
+function missing(losses: Losses): string[] {
+  const secrets = Object.values(losses.redactions).reduce((sum, times) => sum + times, 0);
+  const counts: [number, string][] = [
+    [secrets, secrets === 1 ? "secret redacted" : "secrets redacted"],
+    [losses.bodies_cut, "payloads truncated"],
+    [losses.bodies_lost, "payloads missing"],
+    [losses.records_dropped, "records dropped"],
+    [losses.records_missing, "records missing"],
+    [losses.lines_malformed, "unreadable log lines"],
+  ];
+  const some = counts
+    .filter(([times]) => times > 0)
+    .map(([times, what]) => `${count(times)} ${what}`);
+  return losses.not_sampled ? [...some, "Not sampled: payloads were not recorded"] : some;
+}

@@ -1,0 +1,131 @@
+/** The differences between two spans: fields, then bodies. */
+
+import { diffLines } from "diff";
+import { useMemo } from "preact/hooks";
+import { CodeLines } from "../parts/code";
+import type { CodeLine } from "../parts/code-lines";
+import { count, oneLine, visible } from "../parts/format";
+import { pretty } from "../parts/pretty-json";
+import type { BodyDiff, FieldDiff, SpanDiffData } from "../types";
+
+export function Differences({ data }: { data: SpanDiffData }) {
+  return (
+    <div class="column grow scroll differences" tabIndex={0} role="region" aria-label="Differences">
+      <p class="quiet">
+        {data.differs ? "Changes from " : "No differences between "}
+        <span class="mono">{data.a}</span> {data.differs ? "to" : "and"}{" "}
+        <span class="mono">{data.b}</span>
+      </p>
+      {data.fields.length > 0 && <Fields title="Field" rows={data.fields} />}
+      <OneBody title="Input" diff={data.input} />
+      <OneBody title="Output" diff={data.output} />
+    </div>
+  );
+}
+
+function OneBody({ title, diff }: { title: string; diff: BodyDiff | null | undefined }) {
+  if (!diff) return null;
+  if (diff.identical)
+    return (
+      <p>
+        <b>{title}</b> <span class="quiet">Identical</span>
+      </p>
+    );
+  return (
+    <section>
+      <h3>
+        {title}
+        {diff.first_byte != null && (
+          <span class="quiet"> · First difference at byte {count(diff.first_byte)}</span>
+        )}
+      </h3>
+      {diff.note && <p class="notice">{oneLine(diff.note, 300)}</p>}
+      {diff.only_ids_or_times && <p class="quiet">Only ids or times differ.</p>}
+      {diff.notes?.map((note, at) => (
+        <p class="notice" key={at}>
+          {oneLine(note, 300)}
+        </p>
+      ))}
+      {diff.words && (
+        <pre class="trace words-diff">
+          <Words text={diff.words} />
+        </pre>
+      )}
+      {(diff.differences?.length ?? 0) > 0 && <Fields title="Field" rows={diff.differences!} />}
+      {(diff.differences_left_out ?? 0) > 0 && (
+        <p class="quiet">{count(diff.differences_left_out)} more not shown</p>
+      )}
+    </section>
+  );
+}
+
+/** Render `…[-old-]{+new+}…` as deletions and insertions; the last mark may be truncated. */
+function Words({ text }: { text: string }) {
+  const parts = text.split(/(\[-[\s\S]*?(?:-\]|$)|\{\+[\s\S]*?(?:\+\}|$))/);
+  return (
+    <>
+      {parts.map((part, at) => {
+        if (part.startsWith("[-"))
+          return <del key={at}>{visible(part.slice(2).replace(/-\]$/, ""))}</del>;
+        if (part.startsWith("{+"))
+          return <ins key={at}>{visible(part.slice(2).replace(/\+\}$/, ""))}</ins>;
+        return <span key={at}>{visible(part)}</span>;
+      })}
+    </>
+  );
+}
+
+export function Fields({ title, rows }: { title: string; rows: FieldDiff[] }) {
+  return (
+    <table class="plain fields">
+      <thead>
+        <tr>
+          <th>{title}</th>
+          <th>Before</th>
+          <th>After</th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row, at) => (
+          <tr key={at}>
+            <td class="mono trace">
+              {row.mark} {oneLine(row.where, 120)}
+            </td>
+            <td class="trace">{oneLine(row.a ?? "", 300)}</td>
+            <td class="trace">{oneLine(row.b ?? "", 300)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** Two texts line by line; JSON laid out first. */
+export function LineDiff({ a, b, label }: { a: string; b: string; label: string }) {
+  const lines = useMemo(() => diffed(pretty(a), pretty(b)), [a, b]);
+  return <CodeLines lines={lines} label={label} class="grow" />;
+}
+
+const COMPARE_MS = 2_000;
+
+function diffed(a: string, b: string): CodeLine[] {
+  const parts = diffLines(a, b, { timeout: COMPARE_MS });
+  if (!parts) return [...marked(a, "del"), ...marked(b, "add")];
+  let number = 1;
+  return parts.flatMap((part) => {
+    const lines = part.value.replace(/\n$/, "").split("\n");
+    return lines.map((text) => {
+      const mood = part.added ? "add" : part.removed ? "del" : undefined;
+      return {
+        number: part.removed ? null : number++,
+        text: `${mood === "add" ? "+ " : mood === "del" ? "− " : "  "}${text}`,
+        mood,
+      } satisfies CodeLine;
+    });
+  });
+}
+
+const marked = (text: string, mood: "add" | "del"): CodeLine[] =>
+  text
+    .split("\n")
+    .map((line, at) => ({ number: at + 1, text: `${mood === "add" ? "+ " : "− "}${line}`, mood }));

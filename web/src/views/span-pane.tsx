@@ -1,0 +1,185 @@
+/** The pane of the selected span: its messages or values, exact bytes, sizes, attributes, cause. */
+
+import { exported } from "../api";
+import type { RunModel } from "../model";
+import { Kind, Status } from "../parts/badges";
+import { bytes, cost, count, duration, oneLine, short } from "../parts/format";
+import { Failed, Loading } from "../parts/placeholders";
+import { TabPanel, Tabs } from "../parts/tabs";
+import { select, showTab, tab } from "../router";
+import type { SpanData, WhyData } from "../types";
+import { useAnswer } from "../use-query";
+import { Attributes, SpanButton } from "./attributes";
+import { BodyView } from "./body";
+import { Messages, type MessagesData, useMessages } from "./messages";
+import { Segments } from "./prompt-sizes";
+import { CopyActions } from "./span-copy";
+import type { StepIndex } from "./step-index";
+import { Values } from "./values";
+import "./span-pane.css";
+
+/** `input` and `output` are the two sides of the tab Raw. */
+type Part = "messages" | "new" | "values" | "input" | "output" | "sizes" | "attributes" | "why";
+type TabId = Exclude<Part, "output">;
+
+interface Props {
+  run: RunModel;
+  index: number;
+  steps: StepIndex;
+}
+
+export default function SpanPane({ run, index, steps }: Props) {
+  const id = run.shortId(index);
+  const { data, error, again } = useAnswer<SpanData>("span", { id }, run.status(index) ?? run.next);
+  const chat = useMessages(run, index);
+  const tabs = tabsOf(run, index, chat.data, steps);
+  const part = partOf(tab.value, run, index, tabs);
+  const current: TabId = part === "output" ? "input" : part;
+  const pick = (to: TabId): void =>
+    showTab(to === "input" && run.inputBytes(index) === null ? "output" : to);
+  return (
+    <>
+      <div class="pane-head">
+        <div class="rowline">
+          <Kind type={oneLine(run.type(index), 24)} />
+          <h2 class="cut trace">{oneLine(run.name(index), 120) || "Untitled"}</h2>
+          {run.status(index) !== "ok" && <Status value={run.status(index)} />}
+          <span class="quiet cut grow">{factsOf(run, index, data, steps)}</span>
+          <CopyActions run={run} index={index} data={data} />
+          <button type="button" class="plain" aria-label="Close" onClick={() => select(null)}>
+            ✕
+          </button>
+        </div>
+      </div>
+      <Tabs label="Span sections" panel="span-part" current={current} onPick={pick} tabs={tabs} />
+      <TabPanel panel="span-part" current={current}>
+        {error && <Failed error={error} again={again} />}
+        {!data && !error && <Loading />}
+        {(part === "messages" || part === "new") && (
+          <Messages key={id} run={run} index={index} steps={steps} onlyNew={part === "new"} />
+        )}
+        {part === "values" && data && <Values key={id} run={run} index={index} data={data} />}
+        {(part === "input" || part === "output") && <Raw run={run} index={index} side={part} />}
+        {part === "sizes" && <Segments span={id} />}
+        {part === "attributes" && data && <Attributes run={run} index={index} data={data} />}
+        {part === "why" && <Why run={run} id={id} version={run.status(index) ?? run.next} />}
+      </TabPanel>
+    </>
+  );
+}
+
+type TabRow = { id: TabId; label: string; note?: string };
+
+function tabsOf(
+  run: RunModel,
+  index: number,
+  chat: MessagesData | null,
+  steps: StepIndex,
+): TabRow[] {
+  const isCall = run.type(index) === "llm";
+  const hasBody = run.inputBytes(index) !== null || run.outputBytes(index) !== null;
+  const tabs: TabRow[] = [];
+  if (isCall && hasBody) {
+    tabs.push({ id: "messages", label: "Messages", note: count(chat?.messages.length) });
+    if (chat?.previous) {
+      const before = steps.of(chat.previous);
+      const label = before ? `New since step ${before.number}` : "New";
+      tabs.push({ id: "new", label, note: count(chat.messages.filter((each) => each.new).length) });
+    }
+  } else if (hasBody || run.failed(index)) {
+    tabs.push({ id: "values", label: run.type(index) === "tool" ? "Call" : "Content" });
+  }
+  if (hasBody) tabs.push({ id: "input", label: "Raw" });
+  if (chat?.has_sizes || run.type(index) === "prompt.assembly")
+    tabs.push({ id: "sizes", label: "Sizes" });
+  tabs.push({ id: "attributes", label: "Attributes" });
+  if (run.failed(index)) tabs.push({ id: "why", label: "Cause" });
+  return tabs;
+}
+
+/** The tab of the URL if this span has it, else the first. */
+function partOf(named: string, run: RunModel, index: number, tabs: TabRow[]): Part {
+  if (named === "input" && run.inputBytes(index) !== null) return "input";
+  if (named === "output" && run.outputBytes(index) !== null) return "output";
+  if (named === "input" || named === "output") {
+    const side = run.inputBytes(index) !== null ? "input" : "output";
+    return tabs.some(({ id }) => id === "input") ? side : tabs[0]!.id;
+  }
+  return tabs.find(({ id }) => id === named)?.id ?? tabs[0]!.id;
+}
+
+function factsOf(run: RunModel, index: number, data: SpanData | null, steps: StepIndex): string {
+  const step = steps.of(run.shortId(index));
+  const [input, output] = [run.inputTokens(index), run.outputTokens(index)];
+  return [
+    step ? `step ${step.number}` : "",
+    oneLine(run.model(index), 60),
+    duration(run.duration(index)),
+    input === null ? "" : `${short(input)} in / ${short(output ?? 0)} out`,
+    cost(data?.cost_usd),
+    `s${run.number(index)}`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+/** The exact bytes of one side. */
+function Raw({ run, index, side }: { run: RunModel; index: number; side: "input" | "output" }) {
+  const id = run.shortId(index);
+  const sizes = { input: run.inputBytes(index), output: run.outputBytes(index) };
+  const sides = (["input", "output"] as const).filter((one) => sizes[one] !== null);
+  return (
+    <>
+      {sides.length > 1 && (
+        <div class="rowline viewtools" role="group" aria-label="Side">
+          {sides.map((one) => (
+            <button
+              key={one}
+              type="button"
+              class="plain"
+              aria-pressed={one === side}
+              onClick={() => showTab(one)}
+            >
+              {one === "input" ? "Input" : "Output"} <span class="quiet">{bytes(sizes[one])}</span>
+            </button>
+          ))}
+        </div>
+      )}
+      <BodyView
+        key={`${id} ${side}`}
+        span={id}
+        which={side}
+        compared={run.type(index) === "llm" || !exported}
+      />
+    </>
+  );
+}
+
+const RELATIONS: Record<string, string> = {
+  asked: "This span",
+  blamed: "Likely cause:",
+  inside: "Parent",
+  linked: "Triggered by",
+};
+
+function Why({ run, id, version }: { run: RunModel; id: string; version: string }) {
+  const { data, error } = useAnswer<WhyData>("why", { id }, version);
+  if (error) return <Failed error={error} />;
+  if (!data) return <Loading what="the causes" />;
+  return (
+    <ol class="why scroll grow" tabIndex={0} aria-label="Causes">
+      {data.chain.map((link, at) => (
+        <li key={at}>
+          <span class="quiet">
+            {RELATIONS[link.relation] ?? oneLine(link.relation, 30)}
+            {link.reason && link.relation !== "blamed" ? ` (${oneLine(link.reason, 60)})` : ""}{" "}
+          </span>
+          <SpanButton run={run} short={link.short_id} />
+          {link.finding && (
+            <div class="notice warn trace">{oneLine(link.finding.message, 300)}</div>
+          )}
+        </li>
+      ))}
+    </ol>
+  );
+}

@@ -1,0 +1,200 @@
+/** The steps of a run: headline, result, position in time, duration, cost, failure. */
+
+import { useCallback, useMemo } from "preact/hooks";
+import type { RunModel } from "../model";
+import { Kind, kindClass } from "../parts/badges";
+import { cost, duration, oneLine } from "../parts/format";
+import { Empty, Failed, Loading } from "../parts/placeholders";
+import { TimeBar } from "../parts/time-bar";
+import { VirtualList } from "../parts/virtual-list";
+import { filter, openSpan, type Range, range, selected } from "../router";
+import type { OverviewData, StepRow } from "../types";
+import type { Asked } from "../use-query";
+import { useSteps } from "./selection";
+import { mainSpan, type StepIndex } from "./step-index";
+import "./steps.css";
+
+const ROW = 46;
+const INDENT_MAX = 6;
+
+interface Props {
+  run: RunModel;
+  overview: Asked<OverviewData>;
+  steps: StepIndex;
+}
+
+export function Steps({ run, overview, steps }: Props) {
+  const words = filter.value;
+  const time = range.value;
+  const rows = useMemo(
+    () => steps.steps.filter((step) => matches(step, words) && overlaps(run, step, time)),
+    [steps, words, time?.from_us, time?.to_us],
+  );
+  const spans = useMemo(
+    () => rows.map((step) => run.ofShortId(mainSpan(step))).filter((at) => at !== undefined),
+    [rows, run],
+  );
+  const keyOf = useCallback((row: number) => rows[row]!.number, [rows]);
+  useSteps(run, spans);
+  const at = run.at(selected.value);
+  const chosen = at === undefined ? undefined : steps.of(run.shortId(at));
+  const agents = useMemo(() => new Set(steps.steps.map((step) => step.agent)).size, [steps]);
+  if (overview.error && !overview.data)
+    return <Failed error={overview.error} again={overview.again} />;
+  if (!overview.data) return <Loading what="the steps" />;
+  if (!rows.length)
+    return (
+      <Empty>
+        {steps.steps.length ? "No matches" : "This run has no steps. See Tree or Logs."}
+      </Empty>
+    );
+  const active = chosen ? rows.indexOf(chosen) : firstFailure(rows);
+  return (
+    <VirtualList
+      label="Steps"
+      class="grow steps"
+      count={rows.length}
+      height={ROW}
+      measured
+      keyOf={keyOf}
+      active={active < 0 ? null : active}
+      centre
+      follow={run.run.outcome === "running"}
+      rowProps={(row) => ({
+        class: `step ${rows[row] === chosen ? "chosen" : ""} ${rows[row]!.failed ? "failed" : ""}`,
+        onClick: () => open(run, mainSpan(rows[row]!)),
+      })}
+      row={(row) => (
+        <Row
+          run={run}
+          step={rows[row]!}
+          withAgent={agents > 1 && rows[row]!.agent !== rows[row - 1]?.agent}
+          isOpen={rows[row] === chosen}
+        />
+      )}
+    />
+  );
+}
+
+const firstFailure = (rows: StepRow[]): number => rows.findIndex((step) => step.failed);
+
+function open(run: RunModel, span: string | null): void {
+  const index = run.ofShortId(span);
+  if (index !== undefined) openSpan(run.number(index));
+}
+
+function labelOf(step: StepRow): string {
+  const outcome = step.failed ? "failed, " : "";
+  return `Step ${step.number}, ${outcome}${oneLine(step.title || step.headline, 160)}`;
+}
+
+function matches(step: StepRow, words: string): boolean {
+  const needle = words.trim().toLowerCase();
+  if (!needle) return true;
+  if (needle === "is:failed") return step.failed;
+  const actions = step.actions.map((action) => `${action.name} ${action.error ?? ""}`);
+  return [step.headline, step.agent, step.model, step.span, step.error, ...actions]
+    .join(" ")
+    .toLowerCase()
+    .includes(needle);
+}
+
+function overlaps(run: RunModel, step: StepRow, time: Range | null): boolean {
+  const begin = startOf(run, step);
+  if (!time || begin === null) return true;
+  const end = begin + (step.duration_ns ?? 0) / 1_000;
+  return begin <= time.to_us && end >= time.from_us;
+}
+
+function startOf(run: RunModel, step: StepRow): number | null {
+  const index = run.ofShortId(step.span ?? step.spans[0] ?? null);
+  return index === undefined ? null : run.start(index);
+}
+
+interface RowProps {
+  run: RunModel;
+  step: StepRow;
+  withAgent: boolean;
+  isOpen: boolean;
+}
+
+function Row({ run, step, withAgent, isOpen }: RowProps) {
+  const indent = Math.min(step.depth, INDENT_MAX) * 14;
+  const title = oneLine(step.title || step.headline, 200) || "Step without text";
+  return (
+    <div class="step-line" style={{ paddingLeft: `${8 + indent}px` }}>
+      <span class="step-number quiet">{step.number}</span>
+      <button
+        type="button"
+        class="plain step-text"
+        aria-label={labelOf(step)}
+        aria-current={isOpen ? "step" : undefined}
+      >
+        <span class="cut trace step-title">
+          {step.failed && <span aria-hidden="true">✕ </span>}
+          {withAgent && step.agent && <span class="quiet">{oneLine(step.agent, 30)}: </span>}
+          {title}
+        </span>
+        <span class="cut trace quiet step-result">{resultOf(step)}</span>
+      </button>
+      <TimeBar
+        run={run}
+        start_us={startOf(run, step)}
+        duration_us={(step.duration_ns ?? 0) / 1_000}
+      />
+      <span class="step-numbers">
+        <span class="num">
+          {duration(step.duration_ns === null ? null : step.duration_ns / 1_000) || "…"}
+        </span>
+        <span class="num quiet">{cost(step.total_cost_usd ?? step.cost_usd)}</span>
+      </span>
+      {isOpen && <Actions run={run} step={step} />}
+    </div>
+  );
+}
+
+function resultOf(step: StepRow): string {
+  const result = oneLine(step.result, 200);
+  if (!result) return "";
+  return step.failed || result.includes(" → ") ? result : `→ ${result}`;
+}
+
+/** What the chosen step executed, and its model call. */
+function Actions({ run, step }: { run: RunModel; step: StepRow }) {
+  const entries = [
+    ...(step.span
+      ? [{ span: step.span, name: step.model ?? "model call", failed: step.error !== null }]
+      : []),
+    ...step.actions
+      .filter((action) => action.span !== null && action.span !== step.span)
+      .map((action) => ({ span: action.span!, name: action.name, failed: action.error !== null })),
+  ].filter((entry) => run.ofShortId(entry.span) !== undefined);
+  if (entries.length < 2) return null;
+  return (
+    <span class="step-actions">
+      {entries.map(({ span, name, failed }) => {
+        const index = run.ofShortId(span)!;
+        const type = run.type(index);
+        return (
+          <button
+            key={span}
+            type="button"
+            class={`plain ${kindClass(type)} ${failed ? "failed" : ""}`}
+            aria-pressed={selected.value === run.number(index)}
+            onClick={(event) => {
+              event.stopPropagation();
+              openSpan(run.number(index));
+            }}
+          >
+            <Kind type={oneLine(type, 16)} />
+            <span class="cut trace">
+              {failed && "✕ "}
+              {oneLine(name, 80)}
+            </span>
+            <span class="quiet">{duration(run.duration(index))}</span>
+          </button>
+        );
+      })}
+    </span>
+  );
+}
