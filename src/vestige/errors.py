@@ -8,6 +8,7 @@
     │   └── AmbiguousIdError            2   several runs or spans match the id
     ├── ForeignRunError (PermissionError)   2   a record for another tenant's run
     ├── ShipError                       1   records could not be sent to a server
+    ├── ModelError                      1   the model of `explain` gave no usable answer
     ├── InvalidSuiteError               1   a suite wrote an invalid bundle
     └── UnreadableError (RuntimeError)  3   input that cannot be used
         ├── StoreError                  3   the store is newer, damaged or locked
@@ -79,6 +80,15 @@ class ForeignRunError(VestigeError, PermissionError):
 
 class ShipError(VestigeError, RuntimeError):
     """A server rejects records, or cannot be reached."""
+
+
+class ModelError(VestigeError, RuntimeError):
+    """The model of an investigation cannot be reached, or gave no usable answer."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The HTTP status, if there was an answer."""
 
 
 class InvalidSuiteError(VestigeError, RuntimeError):

@@ -467,6 +467,29 @@ NOTE_MAX = 16 * KIB
 NOTES_MAX = 10_000
 """Notes of one run: a program that writes them must not fill the store."""
 
+# --- the investigator -------------------------------------------------------------------
+
+EXPLAIN_TOKENS = 25_000
+"""Tokens of all requests and answers of one investigation. A cause takes about half of them."""
+
+EXPLAIN_TOKENS_MIN = 8_000
+"""The lowest budget: two requests, one of them with the results of a query, must fit."""
+
+EXPLAIN_COST_USD = 1.0
+"""The highest cost of one investigation, where the model has a known price."""
+
+EXPLAIN_TIMEOUT_S = 120.0
+"""Seconds for one complete answer of the model."""
+
+EXPLAIN_TRIES = 4
+"""Attempts of a request while the provider is busy."""
+
+EXPLAIN_RETRY_MAX_S = 30.0
+"""The longest pause between two attempts, whatever the provider asks for."""
+
+EXPLAIN_REPLY_MAX = 4 * MIB
+"""Bytes of one answer. The longest that is asked for has some kilobytes."""
+
 # --- output -----------------------------------------------------------------------------
 
 PREVIEW_MAX = 200

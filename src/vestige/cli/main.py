@@ -33,6 +33,7 @@ SECTIONS: Final = {
     "Diagnose": {
         "check": "vestige.cli.diagnose.check:check",
         "why": "vestige.cli.diagnose.why:why",
+        "explain": "vestige.cli.diagnose.explain:explain",
         "diff": "vestige.cli.diagnose.diff:diff",
         "compare": "vestige.cli.diagnose.compare:compare",
         "groups": "vestige.cli.diagnose.groups:groups",

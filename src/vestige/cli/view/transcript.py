@@ -58,4 +58,5 @@ def transcript(
         answer = debugger.transcript(
             id_to_query, after=after, limit=limit, step=step, agent=agent, full=full, ids=ids
         )
-    print_answer(answer, as_json, budget)
+        # Rendering reads the prompt segments of steps, so the store must still be open.
+        print_answer(answer, as_json, budget)

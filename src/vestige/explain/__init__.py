@@ -1,0 +1,1 @@
+"""The investigator: a model that explains a run with read-only queries and proven quotes."""
