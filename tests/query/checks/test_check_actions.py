@@ -29,6 +29,7 @@ from vestige.query.checks.answers import (
     answer_evidence,
     answer_origin,
     instructions,
+    task_passed,
 )
 from vestige.query.checks.applicability import find_inapplicable
 from vestige.query.checks.model import history, refusals
@@ -340,6 +341,46 @@ def test_the_message_before_the_first_error_leads(tmp_path: Path) -> None:
     assert (found[0].kind, indexes[0]) == ("action/failed", 1)
 
 
+@pytest.mark.parametrize(
+    ("output", "reported"),
+    [
+        ("exitcode: 0 (execution succeeded)\nCode output: Error: cannot open a.mp4", "cannot open"),
+        ("exitcode: 0 (execution succeeded)\nCode output: []", "printed []"),
+        ("exitcode: 0 (execution succeeded)\nCode output: ", "printed nothing"),
+        ("exitcode: 1 (execution failed)\nCode output: unknown language json", "language json"),
+    ],
+)
+def test_code_that_printed_only_an_error_or_nothing_leads(
+    tmp_path: Path, output: str, reported: str
+) -> None:
+    found, indexes = _check_log(
+        tmp_path,
+        [
+            {"role": "assistant", "name": "Planner", "content": "Compute the cost."},
+            {"role": "user", "name": "Coder", "content": "Here.\n```python\nprint(cost())\n```"},
+            {"role": "user", "name": "Computer_terminal", "content": output},
+        ],
+    )
+    assert (found[0].kind, indexes[0]) == ("action/failed", 1)
+    assert reported in found[0].message
+
+
+def test_a_command_that_prints_nothing_has_not_failed(tmp_path: Path) -> None:
+    found, _ = _check_log(
+        tmp_path,
+        [
+            {"role": "assistant", "name": "Planner", "content": "Prepare the folder."},
+            {"role": "user", "name": "Coder", "content": "Here.\n```sh\nmkdir a\n```"},
+            {
+                "role": "user",
+                "name": "Computer_terminal",
+                "content": "exitcode: 0 (execution succeeded)\nCode output: ",
+            },
+        ],
+    )
+    assert [each.kind for each in found if each.kind == "action/failed"] == []
+
+
 def test_an_answer_that_no_tool_returned_is_traced_to_its_first_message(tmp_path: Path) -> None:
     log = [
         {"role": "assistant", "name": "Planner", "content": "Find out what it cost."},
@@ -376,6 +417,44 @@ def test_origin_is_not_applicable_to_recorded_runs(home: Home) -> None:
         think(run, request(text=TASK), answer(text="FINAL ANSWER: 4711 crowns"))
     with evidence_of(home) as evidence:
         assert list(answer_origin.answer_origin(evidence)) == []
+
+
+# --- the task -------------------------------------------------------------------------------------
+
+LONG_TASK = "Which museum in Stockholm charged visitors more than forty crowns during 2019?"
+
+
+def _ask(home: Home, task: str, *prompts: str) -> list[Finding]:
+    with recording(home) as root:
+        agent = root.child("Agent", "agent", body=task)
+        for prompt in prompts:
+            think(agent, request(text=prompt), answer(text="The Vasa Museum did."))
+        agent.end()
+    return findings(home, task_passed.task_not_passed)
+
+
+def test_a_task_that_no_model_call_received_is_found(home: Home) -> None:
+    other = "Debug the parser: it reports an unknown language."
+    (found,) = _ask(home, LONG_TASK, other, "Now write a test for it.")
+    assert found.kind == "task/not-passed"
+    assert "0 of the 9 words" in found.message
+
+
+@pytest.mark.parametrize(
+    ("task", "prompts"),
+    [
+        (LONG_TASK, ["You are a guide.", f"Question: {LONG_TASK}"]),
+        (LONG_TASK, ["List museums in Stockholm.", "Which charged forty crowns in 2019?"]),
+        (json.dumps({"question": LONG_TASK}), [f"Question: {LONG_TASK.lower()}"]),
+        ("order 5001", ["The customer wants a refund."]),
+        (json.dumps({"path": "reports/stockholm", "limit": 40}), ["Summarize this text."]),
+        (LONG_TASK, []),
+    ],
+)
+def test_a_task_in_a_prompt_in_parts_or_as_an_id_was_passed(
+    home: Home, task: str, prompts: list[str]
+) -> None:
+    assert _ask(home, task, *prompts) == []
 
 
 # --- checks that had nothing to look at -----------------------------------------------------------

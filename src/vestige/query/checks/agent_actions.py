@@ -33,6 +33,7 @@ _FINAL_NAMES = re.compile(
     r"|done|return_?answer|respond|answer",
     re.IGNORECASE,
 )
+_EXIT_CODE = re.compile(r"\W*exit ?(?:code|status):? -?\d+(?: \([\w ]+\))?\W*", re.IGNORECASE)
 _FINAL_CODE = re.compile(r"(?m)^[ \t]*(?:return[ \t]+)?(?:final_answer|submit|finish)\s*\(")
 
 
@@ -227,5 +228,8 @@ def get_error(evidence: Evidence, span: SpanInfo) -> str:
     kind, message = span.attributes.get("error.type"), span.attributes.get("error.message")
     if kind or message:
         text = str(message or "")
+        if _EXIT_CODE.fullmatch(text):
+            lines = (evidence.output(span) or "")[-2000:].strip().splitlines()
+            return f"{text}: {lines[-1].strip()}" if len(lines) > 1 else text
         return text if not kind or str(kind) in text[:200] else f"{kind}: {text}".rstrip(": ")
     return (evidence.output(span) or "")[:2000]

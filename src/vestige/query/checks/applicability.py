@@ -54,6 +54,7 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "soft-error": ("llm", "tool"),
     "steps-after-answer": ("llm",),
     "swapped-results": ("tool",),
+    "task-not-passed": ("llm",),
     "undelivered-message": ("queue.enqueue",),
     "unknown-tool": ("llm",),
     "unlinked-delivery": ("queue.deliver",),

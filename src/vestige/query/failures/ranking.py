@@ -1,6 +1,6 @@
 """The order of findings of equal severity: causes of a failure before its effects and its costs.
 
-    1  the answer itself is unsupported, or refuses the task
+    1  the answer itself is unsupported, or refuses the task, or no model received the task
     2  a tool was announced and not called
     3  an instruction of the prompt was not followed
     4  an action of the model failed: wrong arguments, code that raised, output that was rejected
@@ -20,7 +20,7 @@ from vestige.record.finding import SEVERITIES, Finding
 
 _TIERS: Final = (
     (5, ("answer/origin",)),
-    (1, ("answer/",)),
+    (1, ("answer/", "task/")),
     (2, ("tool/announced",)),
     (3, ("instruction/",)),
     (

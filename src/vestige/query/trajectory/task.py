@@ -24,17 +24,21 @@ _WORD: Final = re.compile(r"\w+")
 
 def find_task_text(evidence: Evidence) -> str:
     """Return the input of the run or its first agent, else the first text of the user."""
-    spans = [evidence.root, next(filter(is_agent, evidence.run.spans), None)]
-    for span in spans:
-        text = _read(evidence, span)
-        if text.strip():
-            return extract_task(text)
+    if text := find_task_input(evidence):
+        return extract_task(text)
     for call in evidence.model_calls[:1]:
         request = evidence.request(call) if _is_small(call) else None
         for message in request.messages if request is not None else ():
             if read_role(message.role) == "user" and message.text.strip():
                 return message.text
     return ""
+
+
+def find_task_input(evidence: Evidence) -> str:
+    """Return the recorded input of the run or of its first agent; empty if there is none."""
+    spans = [evidence.root, next(filter(is_agent, evidence.run.spans), None)]
+    texts = (_read(evidence, span) for span in spans)
+    return next((text for text in texts if text.strip()), "")
 
 
 def is_same_task(a: str, b: str) -> bool:

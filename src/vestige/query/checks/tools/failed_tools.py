@@ -18,12 +18,15 @@ from vestige.query.checks import check, make_finding
 from vestige.query.checks.agent_actions import FAILED, Action, action_of, agent_actions, get_error
 from vestige.query.checks.process.infrastructure import could_not_start
 from vestige.query.checks.requested_calls import get_tool_name, parse_json
+from vestige.query.checks.tools.soft_errors import find_soft_error
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
 FINDINGS_MAX = 5
 EVIDENCE_MAX = 10
+PRINTED_MAX = 400
+"""Longer output contains data, whatever else it contains."""
 QUOTED_MIN = 4
 """Shortest argument whose occurrence in an error shows that the error is about it."""
 
@@ -65,6 +68,9 @@ _PARSER_ERROR = re.compile(
     r"(?:Error|Exception)"
 )
 """Exceptions of the code that reads an answer, not of the code that it contains."""
+_OUTPUT_LABEL = re.compile(r"\s*exitcode: 0 \([^)\n]*\)\s*Code output:[ \t]*\n?")
+_PRINTS = re.compile(r"\bprint(?:ln|f)?\s*\(|\bconsole\.log\s*\(")
+_NOTHING = re.compile(r"\s*(?:\[\s*\]|\{\s*\}|None|null)?\s*")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+|'[^']{0,200}'|\"[^\"]{0,200}\"")
 
 
@@ -81,21 +87,27 @@ class _Group:
 @check(
     "failed-tool",
     title="Tool call failed",
-    looks_at="failed tool spans with their error and its cause, and the llm span that requested "
-    "them",
+    looks_at="failed tool spans with their error and its cause, the llm span that requested them, "
+    "and code that printed only an error, or nothing",
     severity="warning",
     confidence=0.8,
     false_positives="an error that the agent expected, as a test that fails before the fix",
-    version=2,
+    version=3,
 )
 def failed_tool(evidence: Evidence) -> Iterator[Finding]:
     groups: dict[object, _Group] = {}
     for span in evidence.of_type("tool"):
-        if span.status not in FAILED or could_not_start(evidence, span):
+        if could_not_start(evidence, span):
             continue
-        error = get_error(evidence, span)
+        error = (
+            get_error(evidence, span) if span.status in FAILED else _find_printed(evidence, span)
+        )
+        if not error and span.status not in FAILED:
+            continue
         action = action_of(evidence, span)
-        at_fault = action is not None and _are_arguments_at_fault(evidence, span, error)
+        at_fault = action is not None and (
+            span.status not in FAILED or _are_arguments_at_fault(evidence, span, error)
+        )
         group = groups.setdefault((get_tool_name(span), at_fault, normalize(error)), _Group())
         group.error = group.error or error
         group.spans.append(span)
@@ -106,6 +118,20 @@ def failed_tool(evidence: Evidence) -> Iterator[Finding]:
             yield _arguments_finding(evidence, group, action)
         else:
             yield _failed_finding(evidence, group)
+
+
+def _find_printed(evidence: Evidence, span: SpanInfo) -> str:
+    """Return the error that code printed before it ended without an exception; else nothing."""
+    if span.input is None or _EXECUTES.search(get_tool_name(span)) is None:
+        return ""
+    output = _OUTPUT_LABEL.sub("", (evidence.output(span) or "")[: PRINTED_MAX + 200], count=1)
+    if len(output) > PRINTED_MAX:
+        return ""
+    if _NOTHING.fullmatch(output):
+        # Many commands print nothing on success. Code that prints results should have some.
+        prints = _PRINTS.search(evidence.input(span) or "") is not None
+        return f"it printed {output.strip() or 'nothing'}" if prints else ""
+    return find_soft_error(output) or ""
 
 
 def _failed_finding(evidence: Evidence, group: _Group) -> Finding:
@@ -149,10 +175,14 @@ def _arguments_kind(error: str) -> str:
 def _are_arguments_at_fault(evidence: Evidence, span: SpanInfo, error: str) -> bool:
     """Return whether an error is about the arguments: it says so, or it quotes one of them.
 
-    The argument of a tool that executes code is the code, and an exception is about that.
+    The argument of a tool that executes code is the code: an exception, or an exit code that the
+    program itself returned, is about that.
     """
     if _EXECUTES.search(get_tool_name(span)) and span.input is not None:
-        return _EXCEPTION.search(f"{error}\n{(evidence.output(span) or '')[-4000:]}") is not None
+        output = (evidence.output(span) or "")[-4000:]
+        return bool(span.attributes.get("exit_code")) or bool(
+            _EXCEPTION.search(f"{error}\n{output}")
+        )
     if _NOT_ARGUMENTS.search(error[:2000]):
         return False
     if _ABOUT_ARGUMENTS.search(error[:2000]):
