@@ -130,12 +130,15 @@ class RunProxy:
             except OSError:
                 pass
 
-    def end(self) -> None:
-        """End the proxy, after it has recorded what it observed, and delete its folder."""
+    def end(self, status: str = "ok") -> None:
+        """End the proxy, after it has recorded what it observed, and delete its folder.
+
+        `status`: how the command ended.
+        """
         import shutil
 
         if self._process is not None and self._process.stdin is not None:
-            self._send("end\n")
+            self._send(f"end {status}\n")
             try:
                 self._process.stdin.close()
                 self._process.wait(_END_S)
