@@ -11,15 +11,8 @@ from pathlib import Path
 
 from vestige._runtime import file_locks
 from vestige._runtime.clock import SYSTEM, monotonic, sleep
-from vestige.boot.child_proxy import (
-    FOLDER_VARIABLE,
-    MISSING,
-    REQUEST_FILE,
-    VARIABLES,
-    needs_proxy,
-    read_variables,
-    with_variables,
-)
+from vestige._runtime.proxy_folder import FOLDER_VARIABLE, MISSING, VARIABLES
+from vestige.boot.child_proxy import REQUEST_FILE, needs_proxy, read_variables, with_variables
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.process_writer import PARENT_VARIABLE

@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 
 from vestige._runtime.clock import SYSTEM, sleep
-from vestige.boot.child_proxy import VARIABLES
+from vestige._runtime.proxy_folder import VARIABLES
 from vestige.home import get_home
 from vestige.proxy.certificates import RunAuthority
 from vestige.proxy.hosts import HostRules
