@@ -700,3 +700,9 @@ PROXY_CONNECTIONS_MAX = 2000
 
 PROXY_PENDING_MAX = 256 * MIB
 """Bytes that wait to be recorded by the proxy. Beyond, a connection is relayed unrecorded."""
+
+INFERRED_TOOLS_MAX = 1000
+"""Tool calls that are remembered to find their results in later requests."""
+
+INFERRED_CONVERSATIONS_MAX = 1000
+"""Conversations of one program that are kept apart."""

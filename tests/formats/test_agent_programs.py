@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from support.agent_logs import find_session, imported, load_runs, of_type
-from support.coding_agents import make_samples
+from support.coding_agents import PACKAGES, find_modules, make_samples
 
-PACKAGES = {
-    "claude": ["@anthropic-ai/claude-code"],
-    "codex": ["@openai/codex"],
-    "gemini": ["@google/gemini-cli", "node@24"],
-    "opencode": ["opencode-ai"],
-}
 HOMES = {
     "claude": "home/.claude",
     "codex": "home/.codex",
@@ -33,28 +24,10 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the packages from npm, or those of $AGENT_MODULES."""
-    if found := os.environ.get("AGENT_MODULES"):
-        return Path(found)
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
-    folder = tmp_path_factory.mktemp("agents")
-    names = [name for packages in PACKAGES.values() for name in packages]
-    done = subprocess.run(
-        ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *names],
-        capture_output=True,
-        timeout=900,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"npm cannot install: {done.stderr[-300:]!r}")
-    for package, script in (
-        ("@anthropic-ai/claude-code", "install.cjs"),
-        ("opencode-ai", "postinstall.mjs"),
-    ):
-        place = folder / "node_modules" / package
-        subprocess.run(["node", script], cwd=place, capture_output=True, timeout=300, check=False)
-    return folder / "node_modules"
+    try:
+        return find_modules(tmp_path_factory.mktemp("agents"))
+    except LookupError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("agent", PACKAGES)

@@ -16,8 +16,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -27,6 +27,12 @@ from support.provider_server import Server
 from support.scripted_model import Call, ScriptedModel, Turn
 
 TIMEOUT_S = 120
+PACKAGES = {
+    "claude": ["@anthropic-ai/claude-code"],
+    "codex": ["@openai/codex"],
+    "gemini": ["@google/gemini-cli", "node@24"],
+    "opencode": ["opencode-ai"],
+}
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFklEQVR4nGP8z8DAwMDAxMDAwMDAAAANHQED"
     "asKb6QAAAABJRU5ErkJggg=="
@@ -49,6 +55,30 @@ LOOK = "Look at picture.png."
 BROKEN = "Translate the file into French."
 
 
+def find_modules(folder: Path) -> Path:
+    """Install the programs from npm, or use those of $AGENT_MODULES. LookupError: impossible."""
+    if found := os.environ.get("AGENT_MODULES"):
+        return Path(found)
+    if shutil.which("npm") is None:
+        raise LookupError("npm is not installed")
+    names = [name for packages in PACKAGES.values() for name in packages]
+    done = subprocess.run(
+        ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *names],
+        capture_output=True,
+        timeout=900,
+        check=False,
+    )
+    if done.returncode:
+        raise LookupError(f"npm cannot install: {done.stderr[-300:]!r}")
+    for package, script in (
+        ("@anthropic-ai/claude-code", "install.cjs"),
+        ("opencode-ai", "postinstall.mjs"),
+    ):
+        place = folder / "node_modules" / package
+        subprocess.run(["node", script], cwd=place, capture_output=True, timeout=300, check=False)
+    return folder / "node_modules"
+
+
 @dataclass
 class Desk:
     """Where one agent works."""
@@ -57,13 +87,16 @@ class Desk:
     home: Path
     work: Path
     server: Server
+    prefix: Sequence[str] = ()
+    """Words before the program: a launcher, or `vestige run --`."""
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def run(
         self, program: str, *arguments: str, env: dict[str, str], check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run a program in the working folder."""
         found = subprocess.run(
-            [str(self.modules / ".bin" / program), *arguments],
+            [*self.prefix, str(self.modules / ".bin" / program), *arguments],
             cwd=self.work,
             env={
                 "PATH": os.environ["PATH"],
@@ -72,6 +105,7 @@ class Desk:
                 "TERM": "dumb",
                 "NO_COLOR": "1",
                 **env,
+                **self.env,
             },
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -344,17 +378,23 @@ def make_samples(modules: Path, out: Path, agents: Sequence[str]) -> None:
         make, scripts = MAKERS[agent]
         desk_root = out / agent
         shutil.rmtree(desk_root, ignore_errors=True)
-        home, work = desk_root / "home", desk_root / "work"
-        home.mkdir(parents=True)
-        work.mkdir()
-        (work / "calc.py").write_text(CALC)
-        (work / "picture.png").write_bytes(PICTURE)
-        subprocess.run(["git", "init", "-q", "-b", "main"], cwd=work, check=True)
+        work = make_workplace(desk_root)
         model = ScriptedModel(scripts(work))
         with Server(model) as server:
-            make(Desk(modules.resolve(), home, work, server))
+            make(Desk(modules.resolve(), desk_root / "home", work, server))
         truth = [asdict(answer) for answer in model.answers]
         (desk_root / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
+
+
+def make_workplace(root: Path) -> Path:
+    """Make a home folder, and a repository to work in. Return the latter."""
+    home, work = root / "home", root / "work"
+    home.mkdir(parents=True)
+    work.mkdir()
+    (work / "calc.py").write_text(CALC)
+    (work / "picture.png").write_bytes(PICTURE)
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=work, check=True)
+    return work
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class ScriptedModel:
         path = seen.path.partition("?")[0]
         if seen.method == "GET":
             return _json({"object": "list", "data": [], "models": []})
-        body: Object = json.loads(_decompress(seen) or b"{}")
+        body: Object = json.loads(decompress(seen) or b"{}")
         if path.endswith("/count_tokens"):
             return _json({"input_tokens": 100})
         if path.endswith("/messages"):
@@ -335,7 +335,7 @@ def _text(content: Any) -> str:
     return "\n".join(each["text"] for each in parts if isinstance(each, dict) and "text" in each)
 
 
-def _decompress(seen: Seen) -> bytes:
+def decompress(seen: Seen) -> bytes:
     encoding = next((v for k, v in seen.headers.items() if k.lower() == "content-encoding"), "")
     if encoding == "gzip":
         return gzip.decompress(seen.body)

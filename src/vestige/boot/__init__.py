@@ -57,6 +57,7 @@ def start() -> None:
     """Start to record this process. Never raise, so that the program starts in any case."""
     try:
         from vestige._runtime.import_hooks import when_imported
+        from vestige._runtime.proxy_folder import FOLDER_VARIABLE
         from vestige.boot import child_proxy
         from vestige.process_recorder import default_recorder
 
@@ -72,7 +73,7 @@ def start() -> None:
             from vestige.boot.print_capture import capture_prints
 
             capture_prints()
-        if os.environ.get(child_proxy.FOLDER_VARIABLE):
+        if os.environ.get(FOLDER_VARIABLE):
             child_proxy.restore(os.environ)
             when_imported("subprocess", child_proxy.install)
         replayed = os.environ.get(REPLAY_VARIABLE)

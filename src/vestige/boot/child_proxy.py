@@ -16,11 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from vestige._runtime.clock import monotonic, sleep
+from vestige._runtime.proxy_folder import FOLDER_VARIABLE, MISSING, VARIABLES
 
-FOLDER_VARIABLE = "VESTIGE_PROXY_FOLDER"
-"""The folder of the proxy, or MISSING."""
-MISSING = "missing"
-VARIABLES = "variables.json"
 REQUEST_FILE = "start"
 """A file in the folder: a child process waits for the proxy."""
 

@@ -50,7 +50,7 @@ class Proxy(Protocol):
 
     def poll(self) -> None: ...
 
-    def end(self) -> None: ...
+    def end(self, status: str = "ok") -> None: ...
 
 
 class _Child(subprocess.Popen[bytes]):
@@ -172,7 +172,7 @@ def _supervise(
         guarded = None if guard is None else _Guarded(guard, run, child)
         _collect_until_exit(home, child, guarded)
     if proxy is not None:
-        proxy.end()
+        proxy.end(_status(child.returncode))
     after = count_oom_kills(counters)
     ended = Exit(
         child.returncode,

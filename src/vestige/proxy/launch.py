@@ -11,15 +11,8 @@ from pathlib import Path
 
 from vestige._runtime import file_locks
 from vestige._runtime.clock import SYSTEM, monotonic, sleep
-from vestige.boot.child_proxy import (
-    FOLDER_VARIABLE,
-    MISSING,
-    REQUEST_FILE,
-    VARIABLES,
-    needs_proxy,
-    read_variables,
-    with_variables,
-)
+from vestige._runtime.proxy_folder import FOLDER_VARIABLE, MISSING, VARIABLES
+from vestige.boot.child_proxy import REQUEST_FILE, needs_proxy, read_variables, with_variables
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.process_writer import PARENT_VARIABLE
@@ -130,12 +123,15 @@ class RunProxy:
             except OSError:
                 pass
 
-    def end(self) -> None:
-        """End the proxy, after it has recorded what it observed, and delete its folder."""
+    def end(self, status: str = "ok") -> None:
+        """End the proxy, after it has recorded what it observed, and delete its folder.
+
+        `status`: how the command ended.
+        """
         import shutil
 
         if self._process is not None and self._process.stdin is not None:
-            self._send("end\n")
+            self._send(f"end {status}\n")
             try:
                 self._process.stdin.close()
                 self._process.wait(_END_S)

@@ -1,8 +1,9 @@
 """The process of the proxy: `python -m vestige.proxy.process FOLDER`, started by `vestige run`.
 
 It is not a thread of `vestige run`, so that the command goes on if that is killed. The parent
-writes `pid N` to its standard input when the command has started, and `end` when it has ended.
-Without an `end`, the proxy stops when the command no longer exists.
+writes `pid N` to its standard input when the command has started, and `end STATUS` when it has
+ended. Tools that have no result end with this status. Without an `end`, the proxy stops when the
+command no longer exists.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 from pathlib import Path
 
 from vestige._runtime.clock import SYSTEM, sleep
-from vestige.boot.child_proxy import VARIABLES
+from vestige._runtime.proxy_folder import VARIABLES
 from vestige.home import get_home
 from vestige.proxy.certificates import RunAuthority
 from vestige.proxy.hosts import HostRules
@@ -59,33 +60,35 @@ async def _serve(recorder: Recorder, folder: Path) -> None:
     partial = folder / "partial.json"
     partial.write_text(json.dumps(variables))
     partial.rename(folder / VARIABLES)
-    ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    threading.Thread(
-        target=_wait_for_end, args=(lambda: loop.call_soon_threadsafe(ended.set),), daemon=True
-    ).start()
-    await ended.wait()
+    ended: asyncio.Future[str] = loop.create_future()
+
+    def wait() -> None:
+        status = _wait_for_end()
+        loop.call_soon_threadsafe(ended.set_result, status)
+
+    threading.Thread(target=wait, daemon=True).start()
+    status = await ended
     listener.close()
     await asyncio.sleep(0)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:  # Connections that are still open.
         task.cancel()
     await asyncio.sleep(0.01)
-    server.close()
+    server.close(status)
 
 
-def _wait_for_end(end: object) -> None:
+def _wait_for_end() -> str:
+    """Wait until the command has ended. Return the status of tools that have no result."""
     pid = 0
     for line in sys.stdin:
         word, _, value = line.strip().partition(" ")
         if word == "pid" and value.isdecimal():
             pid = int(value)
         elif word == "end":
-            pid = 0
-            break
+            return value
     while pid and _is_alive(pid):  # `vestige run` was killed, and the command goes on.
         sleep(_POLL_S)
-    assert callable(end)
-    end()
+    return "interrupted"
 
 
 def _is_alive(pid: int) -> bool:

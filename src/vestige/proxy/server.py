@@ -11,6 +11,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -22,14 +23,23 @@ from vestige.proxy.hosts import HostRules, looks_like_model_host
 from vestige.proxy.http2 import Http2Observer
 from vestige.proxy.observer import Http1Observer, Observer
 from vestige.proxy.recording import Recording, RecordingThread
-from vestige.proxy.upstream import BUFFER, HEAD_MAX, Streams, Upstream, UpstreamError
+from vestige.proxy.upstream import (
+    BUFFER,
+    HEAD_MAX,
+    Streams,
+    UnreachableError,
+    Upstream,
+    UpstreamError,
+)
+from vestige.wire.inferred_tools import InferredTools
 from vestige.wire.outgoing_request import SpanContext
-from vestige.wire.unrecorded_calls import record_gap
+from vestige.wire.unrecorded_calls import record_gap, record_warning
 
 _CHUNK = 64 * 1024
 _HEAD_S = 60.0
 _HANDSHAKE_S = 30.0
 _HOSTS_MAX = 1000
+_PROGRAMS_MAX = 1000
 
 
 class Head(NamedTuple):
@@ -64,6 +74,8 @@ class ProxyServer:
         self._bases = bases
         """The base URLs of providers, by their key in a path."""
         self._thread = RecordingThread()
+        self._tools: dict[str, InferredTools] = {}
+        """The tools of each program, by the span that started it."""
         self._slots = asyncio.Semaphore(PROXY_CONNECTIONS_MAX)
         self._distrusting: dict[str, None] = {}
         """Hosts whose certificates a program did not accept. They are tunnelled from then on."""
@@ -75,8 +87,10 @@ class ProxyServer:
         self.port = server.sockets[0].getsockname()[1]
         return server
 
-    def close(self) -> None:
-        """Record what has been observed."""
+    def close(self, status: str = "ok") -> None:
+        """Record what has been observed. `status`: that of tools without a result."""
+        for tools in self._tools.values():
+            self._thread.put(partial(tools.close, status))
         self._thread.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -104,7 +118,8 @@ class ProxyServer:
         except UpstreamError as error:
             parts = urlsplit(f"//{head.target}" if head.method == "CONNECT" else head.target)
             if self._rules.intercepts(parts.hostname or "", parts.port or 443):
-                self._report(self._find_context(head), f"a call failed in the proxy: {error}")
+                is_gap = not isinstance(error, UnreachableError)
+                self._report(self._find_context(head), f"a call failed: {error}", is_gap=is_gap)
             body = f"vestige proxy: {error}\n".encode()
             writer.write(
                 b"HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/plain\r\nconnection: close\r\n"
@@ -119,8 +134,8 @@ class ProxyServer:
         host, port = parts.hostname or "", parts.port or 443
         context = self._find_context(head)
         remote = await self._upstream.connect("https", host, port)
-        if context is None:
-            await self._accept(client)
+        if context is None or (host, port) == ("127.0.0.1", self.port):
+            await self._accept(client)  # Not of this run, or a base URL, which is recorded itself.
             await _relay(client, remote, None)
         elif self._rules.intercepts(host, port) and host not in self._distrusting:
             await self._intercept(host, port, context, client, remote)
@@ -260,16 +275,22 @@ class ProxyServer:
         run_id, _, span_id = parent.partition(".")
         if not run_id or not span_id:
             run_id, span_id = emitter.process_run_id, emitter.process_span_id or ""
-        return SpanContext(emitter, run_id, span_id, "agent")
+        tools = self._tools.get(parent)
+        if tools is None:
+            tools = self._tools[parent] = InferredTools()
+            if len(self._tools) > _PROGRAMS_MAX:
+                del self._tools[next(iter(self._tools))]
+        return SpanContext(emitter, run_id, span_id, "agent", tools)
 
-    def _report(self, context: SpanContext | None, reason: str) -> None:
+    def _report(self, context: SpanContext | None, reason: str, *, is_gap: bool = True) -> None:
+        """Log a reason once. `is_gap`: a call may be missing in the run."""
         if (
             context is not None
             and reason not in self._reported
             and len(self._reported) < _HOSTS_MAX
         ):
             self._reported.add(reason)
-            record_gap(context, reason)
+            (record_gap if is_gap else record_warning)(context, reason)
 
 
 async def _relay(client: Streams, remote: Streams, recording: Recording | None) -> None:

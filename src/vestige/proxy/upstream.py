@@ -21,6 +21,10 @@ class UpstreamError(Exception):
     """The real host could not be reached, or its certificate is not valid."""
 
 
+class UnreachableError(UpstreamError):
+    """The real host cannot be connected. The program would have failed without the proxy, too."""
+
+
 class ParentProxy(NamedTuple):
     """A proxy of the user, which the connections of the program have to use."""
 
@@ -74,11 +78,11 @@ class Upstream:
                     return await asyncio.open_connection(host, port, limit=BUFFER)
                 return await self._tunnel(parent, host, port)
         except TimeoutError:
-            raise UpstreamError(
+            raise UnreachableError(
                 f"no connection to {host}:{port} within {CONNECT_S:.0f} s"
             ) from None
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
-            raise UpstreamError(f"no connection to {host}:{port}: {error}") from None
+            raise UnreachableError(f"no connection to {host}:{port}: {error}") from None
 
     async def connect_proxy(self, parent: ParentProxy) -> Streams:
         """Open a connection to the user's proxy itself."""

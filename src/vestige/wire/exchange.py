@@ -37,6 +37,7 @@ from vestige.wire import aws_event_stream, call_attributes, mcp_calls
 from vestige.wire.byte_buffer import MARKER_MAX, ByteBuffer
 from vestige.wire.content_encoding import Decoded, decode, is_coded
 from vestige.wire.headers import find_header, masked_headers, masked_url
+from vestige.wire.inferred_tools import Conversation
 from vestige.wire.outgoing_request import Headers, OutgoingRequest, SpanContext
 from vestige.wire.retry_attempts import Attempts
 
@@ -83,12 +84,14 @@ class Exchange:
         "_attempts",
         "_began_ns",
         "_content_length",
+        "_conversation",
         "_decoded",
         "_first_byte_ns",
         "_flush_at_ns",
         "_flushed",
         "_flushing",
         "_request_buffer",
+        "_response",
         "_response_buffer",
         "_response_coding",
         "_span",
@@ -122,6 +125,8 @@ class Exchange:
         self._warm = warm
         self._attempts = attempts
         self._span: CallSpan | None = None
+        self._conversation: Conversation | None = None
+        self._response: Response | None = None
         self._request_buffer: ByteBuffer | None = None if request.body is not None else ByteBuffer()
         self._response_buffer = ByteBuffer()
         self._flush_at_ns = 0
@@ -180,10 +185,13 @@ class Exchange:
             if self._tool is not None:
                 attributes |= {"tool.name": self._tool, "rpc.method": "tools/call"}
         attributes["attempt"] = self._attempts.begin(context.run_id, context.parent_id, request)
+        if context.tools is not None and self._type == "llm":
+            provider = endpoint.provider if endpoint is not None else None
+            self._conversation = context.tools.begin_request(context, decoded, provider)
         span = CallSpan(
             context.emitter,
             context.run_id,
-            context.parent_id,
+            context.parent_id if self._conversation is None else self._conversation.place,
             context.component,
             self._name(),
             self._type if self._tool is None else "tool",
@@ -373,6 +381,9 @@ class Exchange:
             attributes=attributes,
             body=self._body(self._redact(plain.data)),
         )
+        tools, conversation, response = self.context.tools, self._conversation, self._response
+        if tools is not None and conversation is not None and response is not None:
+            tools.end_response(conversation, span, response)
         self._forget()
 
     def _redact(self, body: bytes | bytearray) -> bytes | bytearray:
@@ -387,6 +398,7 @@ class Exchange:
     def _forget(self) -> None:
         """Free the bodies: the program may keep the response, which refers to this exchange."""
         self._response_buffer, self._request_buffer = ByteBuffer(), None
+        self._response = None
         self.request.body = b""
         self.context.emitter.unfinished.discard(self)
         self._drop_partial()
@@ -429,6 +441,7 @@ class Exchange:
         response = call_attributes.read_response(plain.data, provider)
         if response is not None:
             attributes |= call_attributes.response_attributes(response)
+            self._response = response
             self._remember_tool_calls(response)
         attributes |= call_attributes.timing_attributes(plain, buffer, self._began_ns)
         return attributes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vestige.emit.emitter import Emitter
 
 if TYPE_CHECKING:
+    from vestige.wire.inferred_tools import InferredTools
     from vestige.wire.replaying.player import Answer
 
 Headers = Sequence[tuple[str, str]]
@@ -16,15 +17,22 @@ Headers = Sequence[tuple[str, str]]
 class SpanContext:
     """The parent of a call: a span, or the process."""
 
-    __slots__ = ("component", "emitter", "parent_id", "run_id")
+    __slots__ = ("component", "emitter", "parent_id", "run_id", "tools")
 
     def __init__(
-        self, emitter: Emitter, run_id: str, parent_id: str | None, component: str
+        self,
+        emitter: Emitter,
+        run_id: str,
+        parent_id: str | None,
+        component: str,
+        tools: InferredTools | None = None,
     ) -> None:
         self.emitter = emitter
         self.run_id = run_id
         self.parent_id = parent_id
         self.component = component
+        self.tools = tools
+        """Infers the tools of a program of which only the model calls are seen."""
 
 
 class OutgoingRequest:

@@ -79,6 +79,13 @@ def report(host: str, client: str) -> None:
 
 def record_gap(context: SpanContext, reason: str) -> None:
     """Record on a run why a part of it is missing."""
+    record_warning(context, reason, {"gap": reason, "count": 1})
+
+
+def record_warning(
+    context: SpanContext, message: str, attributes: dict[str, Any] | None = None
+) -> None:
+    """Record a warning of Vestige itself on a run."""
     emitter = context.emitter
     emitter.send(
         Log(
@@ -89,9 +96,9 @@ def record_gap(context: SpanContext, reason: str) -> None:
             context.run_id,
             OWN_COMPONENT,
             "warn",
-            reason,
+            message,
             context.parent_id,
-            {"gap": reason, "count": 1},
+            attributes or {},
         )
     )
 

@@ -171,6 +171,12 @@ class SpanTracker:
         span.end(error, attributes, body, status=status)
         self._forget(span)
 
+    def leave(self, key: Hashable) -> None:
+        """Let the span go on without being the ambient one."""
+        span = self._open.get(key)
+        if span is not None:
+            context.leave_span(span)
+
     def _forget(self, span: Span) -> None:
         context.leave_span(span)
         self._without_input.discard(span.id)

@@ -34,6 +34,7 @@ from vestige.providers.models import (
     Response,
     ToolCall,
     ToolResult,
+    ToolSchema,
     Usage,
 )
 from vestige.providers.tool_pairing import PROBLEMS_MAX, find_pairing_problems
@@ -74,13 +75,25 @@ def read_request(body: bytes, data: dict[str, Any]) -> Request:
         provider=PROVIDER,
         model=find_str(data.get("model")),
         messages=system + talk,
-        tools=[read_tool(tool, span) for tool, span in zip(tools, tool_spans, strict=True)],
+        tools=[
+            schema
+            for tool, span in zip(tools, tool_spans, strict=True)
+            for schema in _read_tools(tool, span)
+        ],
         breakpoints=[],
         prefix_end=spans[-1][1] if spans else 0,
         max_output_tokens=find_int(data.get("max_output_tokens")),
         problems=_find_problems(data, items, paths, talk)[:PROBLEMS_MAX],
         prompt=[part for part in parts if part.end] if UNKNOWN not in spans else [],
     )
+
+
+def _read_tools(item: object, span: tuple[int, int]) -> list[ToolSchema]:
+    """Parse a tool, or the tools of a namespace."""
+    tool = as_dict(item)
+    if tool.get("type") == "namespace":
+        return [read_tool(each, UNKNOWN) for each in dicts(tool.get("tools"))]
+    return [read_tool(item, span)]
 
 
 def _message(item: object, begin: int, end: int) -> Message:

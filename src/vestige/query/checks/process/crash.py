@@ -53,18 +53,51 @@ _STOPPED = ("crash/SIGTERM", "crash/SIGKILL", "crash/unknown")
 @check(
     "crash",
     title="The process died",
-    looks_at="the collector's stamp, and the crash log of the process",
+    looks_at="the collector's stamp, the crash log of the process, and the signal of a command",
     severity="error",
     confidence=0.98,
     false_positives="a process that was stopped on purpose (a hint, if its parent stopped it, or "
     "if it had no work of its own); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=7,
+    version=8,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
     for log in islice(stamps, FINDINGS_MAX):
         yield _died(evidence, log)
+    killed = _killed_command(evidence)
+    if killed is not None:
+        yield killed
+
+
+def _killed_command(evidence: Evidence) -> Finding | None:
+    """Report a command that is not Python and was killed: it has no journal to be stamped."""
+    root = evidence.root
+    if root is None or root.status != "interrupted" or not root.attributes.get("signal"):
+        return None
+    pid = root.attributes.get("pid")
+    if any(span.attributes.get("pid") == pid for span in evidence.of_type("process")):
+        return None
+    signal = formatting.single_line(str(root.attributes["signal"]), 20)
+    open_spans = [
+        span
+        for span in evidence.run.spans
+        if span.status == "interrupted" and span.type not in ("run", "process")
+    ]
+    parents = {span.parent_id for span in open_spans}
+    inner = [span for span in open_spans if span.id not in parents]
+    cause = inner[-1] if inner else None
+    where = f" in {named(cause)}" if cause is not None else ""
+    return make_finding(
+        evidence,
+        "crash",
+        kind=f"crash/{signal}",
+        basis="measured",
+        cause=cause.id if cause is not None else root.id,
+        evidence=[span.id for span in inner[-EVIDENCE_MAX:]],
+        message=f"{formatting.single_line(root.name, 60)} was killed by {signal}{where};"
+        f" {formatting.pluralize(len(open_spans), 'span')} open.",
+    )
 
 
 def _died(evidence: Evidence, stamp: LogInfo) -> Finding:

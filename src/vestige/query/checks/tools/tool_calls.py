@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -263,12 +263,12 @@ def _by_call_id(evidence: Evidence, type: str) -> dict[str, list[SpanInfo]]:
     severity="error",
     confidence=0.95,
     false_positives="a proxy that renames tools after the request was recorded",
-    version=2,
+    version=3,
 )
 def unknown_tool(evidence: Evidence) -> Iterator[Finding]:
     found = 0
     for model in model_calls(evidence):
-        if not model.tools or model.response is None:
+        if not model.tools or model.response is None or _finds_more_tools(model.tools):
             continue
         for call in model.response.calls:
             if call.name in model.tools or found >= FINDINGS_MAX:
@@ -283,6 +283,11 @@ def unknown_tool(evidence: Evidence) -> Iterator[Finding]:
                 message=f"{named(model.span)} called {formatting.single_line(call.name, 60)}, "
                 f"not one of the {len(model.tools)} tools of its request ({offered}).",
             )
+
+
+def _finds_more_tools(offered: Iterable[str]) -> bool:
+    """Return whether one of the tools finds others, which the request does not list."""
+    return any(name.startswith("tool_search") for name in offered)
 
 
 @check(
