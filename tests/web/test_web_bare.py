@@ -54,7 +54,7 @@ def test_markdown_that_is_nested_too_deeply_is_shown_as_it_is(page: Page) -> Non
     page.get_by_role("tab", name="Transcript").click()
     transcript = page.get_by_role("list", name="Transcript")
     transcript.get_by_role("button", name="Show full").click()
-    transcript.get_by_role("button", name="Source", pressed=True).click()
+    transcript.get_by_role("button", name="Plain text", pressed=True).click()
 
     expect(transcript.locator("pre").last).to_contain_text(">>>> quoted")
 

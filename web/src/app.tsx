@@ -5,6 +5,7 @@ import { aboutExport, exported, get } from "./api";
 import { lost } from "./connection";
 import { Help, helpOpen, useKeys } from "./keys";
 import { Compare } from "./pages/compare";
+import { Failures } from "./pages/failures";
 import { Home } from "./pages/home";
 import { Run } from "./pages/run";
 import { Sql } from "./pages/sql";
@@ -39,6 +40,7 @@ async function runsLike(words: string): Promise<Command[]> {
 
 const PAGES: [Page, string][] = [
   ["home", "Runs"],
+  ["groups", "Failures"],
   ["compare", "Compare"],
   ["sql", "SQL"],
 ];
@@ -113,7 +115,7 @@ export function App() {
         )}
         <button
           type="button"
-          class="plain"
+          class="plain palette-button"
           onClick={() => (paletteOpen.value = true)}
           aria-label="Search (Ctrl K)"
         >
@@ -148,6 +150,7 @@ export function App() {
           of={`${page} ${route.value.id} ${page === "compare" ? route.value.params.toString() : ""}`}
         >
           {page === "home" && <Home />}
+          {page === "groups" && <Failures />}
           {page === "run" && <Run key={route.value.id} />}
           {page === "compare" && <Compare />}
           {page === "sql" && <Sql />}

@@ -4,6 +4,7 @@
  *
  *     #/                                     home            #/?q=is:failed
  *     #/run/r7?view=tree&span=s12            a span          &from=1200&to=5000 (µs into the run)
+ *     #/groups?like=r7                       failed runs by cause
  *     #/compare?a=r6&b=r7                    two runs
  *     #/sql?q=SELECT...                      a query
  */
@@ -11,7 +12,7 @@
 import { computed, signal } from "@preact/signals";
 import { exported, exportedRun } from "./api";
 
-export type Page = "home" | "run" | "compare" | "sql";
+export type Page = "home" | "groups" | "run" | "compare" | "sql";
 export const VIEWS = [
   "steps",
   "tree",
@@ -40,7 +41,7 @@ export function parse(hash: string): Route {
   const [, page = "", id = ""] = path.split("/");
   const params = new URLSearchParams(query);
   if (page === "run" && id) return { page: "run", id: decode(id), params };
-  if (page === "compare" || page === "sql") return { page, id: "", params };
+  if (page === "groups" || page === "compare" || page === "sql") return { page, id: "", params };
   if (exported) return { page: "run", id: exportedRun, params: new URLSearchParams() };
   return { page: "home", id: "", params };
 }

@@ -61,6 +61,32 @@ export interface Group {
   output_tokens: number;
 }
 
+/** Failed runs with the same cause, newest first. */
+export interface FailureGroup {
+  id: string;
+  count: number;
+  description: string;
+  place: string;
+  first_ns: number;
+  last_ns: number;
+  trend: number[];
+  versions: string[];
+  newest: string;
+  /** Short id of the span that caused the newest failure. */
+  cause: string | null;
+  runs: string[];
+  good_runs: number;
+  differences: { kind: string; what: string; a: string; b: string }[];
+}
+
+export interface GroupsData {
+  version: number;
+  examined: number;
+  /** True: older runs match that were not examined. */
+  more: boolean;
+  groups: FailureGroup[];
+}
+
 export interface ListData {
   version: number;
   runs: RunRow[];
@@ -251,6 +277,7 @@ export interface CallItem extends ItemBase {
   messages: number;
   repeated: number;
   text: Text | null;
+  thinking: Text | null;
   calls: { id: string | null; name: string; arguments: Text; span: string | null }[];
   finish_reason: string | null;
   error: string | null;
@@ -272,6 +299,8 @@ export interface ToolItem extends ItemBase {
 export interface MessageItem extends ItemBase {
   kind: "message";
   role: string;
+  /** `text`, `thinking`, `image`, ... */
+  part: string;
   text: Text;
 }
 export interface StepItem extends ItemBase {

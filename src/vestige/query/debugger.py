@@ -16,6 +16,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
+
 from vestige._runtime import clock
 from vestige.errors import NotFoundError, UsageError
 from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
@@ -32,7 +34,7 @@ from vestige.query.failures.check import (
     find_all_findings,
 )
 from vestige.query.failures.why import WhyAnswer, find_start_span, why_answer
-from vestige.query.ids.lineage import find_lineage
+from vestige.query.ids.lineage import Family, find_family, find_lineage
 from vestige.query.ids.resolve import Target, Want, find_run, resolve, states_by_index
 from vestige.query.search.filters import parse_filter
 from vestige.query.search.grep import (
@@ -188,6 +190,12 @@ class Debugger:
         _validate_lengths(name=name, conversation=conversation, like=like)
         now_ns = clock.SYSTEM.now_ns()
         terms = parse_filter(filter, now_ns) if filter else ()
+        terms = tuple(
+            msgspec.structs.replace(term, also=find_runs_with(self.store, str(term.value)))
+            if term.key == "text"
+            else term
+            for term in terms
+        )
         if like is not None:
             terms = (*terms, Term("text", ":", like, also=find_runs_with(self.store, like)))
         run_filter = RunFilter(
@@ -458,6 +466,10 @@ class Debugger:
         return self._lazy(
             "vestige.query.trajectory.call_messages", "messages_answer", opened, span.id
         )
+
+    def family(self, id: str) -> Family:
+        """Return the origin and the forks of a run."""
+        return find_family(self.store, self._open_run(self.resolve(id, "run").run.id).run)
 
     def reproduce(self, id: str, format: str) -> str:
         """Return a program that sends a recorded request again: `curl` or `python`."""

@@ -60,9 +60,7 @@ export function Costs({ since }: { since: string }) {
             {rows.map((row) => (
               <tr key={row.key}>
                 <td class="trace mono">{oneLine(row.key, 60) || "Unknown model"}</td>
-                <td>
-                  <Meter part={total ? (row.cost_usd ?? 0) / total : 0} />
-                </td>
+                <td>{total > 0 && row.cost_usd ? <Meter part={row.cost_usd / total} /> : null}</td>
                 <td class="right">
                   {row.cost_usd === null ? "no price" : price(row.cost_usd, true)}
                 </td>
@@ -70,7 +68,7 @@ export function Costs({ since }: { since: string }) {
                 <td class="right">{short(row.input_tokens)}</td>
                 <td class="right">{row.cache_read_tokens ? short(row.cache_read_tokens) : ""}</td>
                 <td class="right">{short(row.output_tokens)}</td>
-                <td class="right">{durationMs((row.duration_ns ?? 0) / 1e6)}</td>
+                <td class="right">{row.duration_ns ? durationMs(row.duration_ns / 1e6) : "–"}</td>
               </tr>
             ))}
           </tbody>

@@ -149,6 +149,9 @@ export function Home() {
         ]}
       />
       <TabPanel panel="home-panel" current={shown}>
+        {filter && (shown === "trends" || shown === "costs" || shown === "tools") && (
+          <p class="all-runs quiet">All runs. The filter does not apply here.</p>
+        )}
         {shown === "runs" && (
           <RunTable
             runs={runs}

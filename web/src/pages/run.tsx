@@ -33,6 +33,7 @@ import type { OverviewData } from "../types";
 import type { Asked } from "../use-query";
 import { useRun } from "../use-run";
 import Files from "../views/files";
+import { type Lineage, useLineage } from "../views/lineage";
 import Logs from "../views/logs";
 import Metadata from "../views/metadata";
 import { RunPane } from "../views/run-pane";
@@ -96,6 +97,7 @@ interface ShownProps {
 function Shown({ run, paused, pause }: ShownProps) {
   const overview = useOverview(run);
   const steps = useStepIndex(overview.data);
+  const lineage = useLineage(run);
   const title = overview.data?.title || run.run.name;
   useEffect(() => {
     document.title = `${oneLine(title, 60)} (${run.run.short_id}) · Vestige`;
@@ -108,7 +110,13 @@ function Shown({ run, paused, pause }: ShownProps) {
   return (
     <>
       <Boundary what="the summary" of={run.next}>
-        <RunSummary run={run} overview={overview.data} paused={paused} pause={pause} />
+        <RunSummary
+          run={run}
+          overview={overview.data}
+          lineage={lineage}
+          paused={paused}
+          pause={pause}
+        />
       </Boundary>
       <div class="viewbar">
         <Tabs
@@ -147,7 +155,7 @@ function Shown({ run, paused, pause }: ShownProps) {
           stacked={shown === "timeline"}
           first={
             <Boundary what={Page ? "the steps" : `the view ${TITLES[shown]}`} of={shown}>
-              <List shown={shown} run={run} overview={overview} steps={steps} />
+              <List shown={shown} run={run} overview={overview} steps={steps} lineage={lineage} />
             </Boundary>
           }
           second={
@@ -161,7 +169,7 @@ function Shown({ run, paused, pause }: ShownProps) {
                 of={run.number(at)}
                 close={() => select(null)}
               >
-                <SpanPane run={run} index={at} steps={steps} />
+                <SpanPane run={run} index={at} steps={steps} lineage={lineage} />
               </Boundary>
             ) : NARROW.matches ? null : (
               <RunPane run={run} overview={overview.data} />
@@ -178,13 +186,14 @@ interface ListProps {
   run: RunModel;
   overview: Asked<OverviewData>;
   steps: StepIndex;
+  lineage: Lineage | null;
 }
 
-function List({ shown, run, overview, steps }: ListProps) {
+function List({ shown, run, overview, steps, lineage }: ListProps) {
   const hasSteps = !overview.data || steps.steps.length > 0;
   if (shown === "tree" || !hasSteps) return <Tree run={run} />;
   if (shown === "timeline") return <Timeline run={run} />;
-  return <Steps run={run} overview={overview} steps={steps} />;
+  return <Steps run={run} overview={overview} steps={steps} lineage={lineage} />;
 }
 
 /** The view of the URL; the tree where steps would take long. */

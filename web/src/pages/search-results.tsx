@@ -1,15 +1,17 @@
 /** Full-text search: matches in the bodies, attributes and log lines of all runs. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type ApiError, get } from "../api";
-import { visible } from "../parts/format";
+import { oneLine, visible } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { VirtualList } from "../parts/virtual-list";
 import { href } from "../router";
-import type { GrepData } from "../types";
-import { asApiError } from "../use-query";
+import type { GrepData, ListData } from "../types";
+import { asApiError, useAnswer } from "../use-query";
+import { taskOf } from "./run-columns";
 
 const TYPING_MS = 200;
+const NAMED_MAX = 100;
 
 type Hit = GrepData["hits"][number];
 
@@ -41,6 +43,7 @@ export function Hits({ words }: { words: string }) {
       turn.current++; // ignore answers for the previous words
     };
   }, [words]);
+  const names = useRunNames(words);
   if (!words) return <Empty>Search for text in all runs</Empty>;
   if (error)
     return (
@@ -56,7 +59,7 @@ export function Hits({ words }: { words: string }) {
         label={`Matches for "${words}"`}
         count={hits.length}
         height={30}
-        row={(at) => <HitRow hit={hits[at]!} words={words} />}
+        row={(at) => <HitRow hit={hits[at]!} before={hits[at - 1]} words={words} names={names} />}
       />
       {next && (
         <div class="list-foot">
@@ -69,8 +72,32 @@ export function Hits({ words }: { words: string }) {
   );
 }
 
-function HitRow({ hit, words }: { hit: Hit; words: string }) {
+/** The tasks of the runs that match, by short id. */
+function useRunNames(words: string): Map<string, string> {
+  const quoted = `"${words.replace(/["\\]/g, "\\$&")}"`;
+  const params = words ? { filter: quoted, all: true, limit: NAMED_MAX } : null;
+  const { data } = useAnswer<ListData>("list", params);
+  return useMemo(
+    () => new Map(data?.runs.map((run) => [run.short_id, taskOf(run) || run.name])),
+    [data],
+  );
+}
+
+/** Text of a JSON body as it reads: line breaks and quotes without their escapes. */
+const unescaped = (text: string): string =>
+  visible(text.replace(/\\+[nrt]/g, " ").replace(/\\+(["'/])/g, "$1"));
+
+interface HitProps {
+  hit: Hit;
+  /** The row above, whose run is not named again. */
+  before: Hit | undefined;
+  words: string;
+  names: Map<string, string>;
+}
+
+function HitRow({ hit, before, words, names }: HitProps) {
   const [run = "", span = ""] = hit.short_id.split(".");
+  const isFirst = before?.short_id.split(".")[0] !== run;
   // The tab with the match; the words are highlighted there.
   const tab = hit.part === "input" || hit.part === "output" ? hit.part : "";
   return (
@@ -78,12 +105,13 @@ function HitRow({ hit, words }: { hit: Hit; words: string }) {
       <span class="mono hit-id">{hit.short_id}</span>
       <span class="quiet hit-part">
         {hit.part === "attrs" ? "attribute" : hit.part}
-        {hit.count > 1 ? `, ${hit.count} matches` : ""}
+        {hit.count > 1 ? ` ×${hit.count}` : ""}
       </span>
+      <span class="cut trace hit-run">{isFirst ? oneLine(names.get(run) ?? "", 80) : ""}</span>
       <span class="cut trace mono">
-        {visible(hit.before)}
+        {unescaped(hit.before)}
         <mark>{visible(hit.match)}</mark>
-        {visible(hit.after)}
+        {unescaped(hit.after)}
       </span>
     </a>
   );

@@ -62,15 +62,21 @@ function PromptCosts({ tools, ranking }: { tools: Ranked[]; ranking: Ranking }) 
             <tr key={tool.name}>
               <td class="trace">{oneLine(tool.name, 80)}</td>
               <td class="wide">
-                <span class="meter" aria-hidden="true">
-                  <span style={{ width: `${(tool.bytes_per_turn / most) * 100}%` }} />
-                </span>
+                {tool.bytes_per_turn > 0 && (
+                  <span class="meter" aria-hidden="true">
+                    <span style={{ width: `${(tool.bytes_per_turn / most) * 100}%` }} />
+                  </span>
+                )}
               </td>
-              <td class="right">{count(tool.tokens_per_turn_estimated)}</td>
+              <td class="right">
+                {tool.bytes_per_turn > 0 ? count(tool.tokens_per_turn_estimated) : "unknown"}
+              </td>
               <td class="right">{count(tool.calls ?? 0)}</td>
               <td class="right">{tool.calls ? percent((tool.ok ?? 0) / tool.calls) : "–"}</td>
               <td>
-                {tool.calls ? (
+                {tool.bytes_per_turn === 0 ? (
+                  <span class="quiet">–</span>
+                ) : tool.calls ? (
                   <span class="quiet">
                     {short(Math.round((tool.tokens_per_turn_estimated * turns) / tool.calls))}{" "}
                   </span>

@@ -9,6 +9,7 @@ const SPANS = [
   { label: "24 h", since: "1d", by: "hour" },
   { label: "7 days", since: "7d", by: "day" },
   { label: "30 days", since: "30d", by: "day" },
+  { label: "1 year", since: "365d", by: "day" },
 ] as const;
 const NOTHING: Pick<TrendsData, "buckets" | "totals" | "unpriced_models"> = {
   buckets: [],

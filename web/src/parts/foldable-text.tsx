@@ -78,7 +78,7 @@ export function FoldableText({ text, code = false, more = "" }: Props) {
             aria-pressed={isSource}
             onClick={() => setSource(!isSource)}
           >
-            Source
+            Plain text
           </button>
           <Copy text={source} />
         </div>

@@ -130,11 +130,10 @@ function Tools({ names }: { names: string[] }) {
 }
 
 function Folded({ messages, open }: { messages: ChatMessage[]; open: () => void }) {
-  const size = messages.reduce((sum, message) => sum + message.size_bytes, 0);
   return (
     <div class="chat-fold">
       <span class="quiet">
-        ⋯ {count(messages.length)} messages, sent before ({tokensOf(size)})
+        ⋯ {count(messages.length)} messages, sent before ({tokensOf(messages)})
       </span>
       <button type="button" class="plain link" onClick={open}>
         Show {count(messages.length)} messages
@@ -143,8 +142,26 @@ function Folded({ messages, open }: { messages: ChatMessage[]; open: () => void 
   );
 }
 
-const tokensOf = (size: number): string =>
-  `about ${short(Math.ceil(size / BYTES_PER_TOKEN))} tokens`;
+const MEDIA = new Set(["image", "audio", "file"]);
+
+/** `about 2.1k tokens, 1 image`: pictures and sounds are not counted by their bytes. */
+function tokensOf(messages: ChatMessage[]): string {
+  const parts = messages.flatMap((message) => message.parts);
+  const media = parts.filter((part) => MEDIA.has(part.kind));
+  const total = messages.reduce((sum, message) => sum + message.size_bytes, 0);
+  const text = media.length
+    ? parts.reduce((sum, part) => sum + (MEDIA.has(part.kind) ? 0 : part.size_bytes), 0)
+    : total;
+  const images = media.filter((part) => part.kind === "image").length;
+  const others = media.length - images;
+  return [
+    `about ${short(Math.ceil(text / BYTES_PER_TOKEN))} tokens`,
+    images ? `${images} ${images === 1 ? "image" : "images"}` : "",
+    others ? `${others} ${others === 1 ? "file" : "files"}` : "",
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
 
 interface BubbleProps {
   message: ChatMessage;
@@ -174,7 +191,7 @@ function Bubble({ message, id, title = "", mark = "", note = "", open: first }: 
           <span aria-hidden="true">{open ? "▾" : "▸"}</span>
           <b>{role}</b>
           <span class="quiet">
-            {[title, note || tokensOf(message.size_bytes)].filter(Boolean).join(" · ")}
+            {[title, note || tokensOf([message])].filter(Boolean).join(" · ")}
           </span>
         </button>
         {!open && <span class="grow cut quiet trace">{oneLine(beginning, 160)}</span>}

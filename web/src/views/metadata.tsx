@@ -3,12 +3,13 @@
 import type { RunModel } from "../model";
 import { Status } from "../parts/badges";
 import { Copy } from "../parts/copy";
-import { cost, count, duration, moment, oneLine, visible } from "../parts/format";
+import { count, duration, moment, oneLine, visible } from "../parts/format";
 import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/placeholders";
 import { href } from "../router";
 import type { Losses, OverviewData, SpanData } from "../types";
 import { useAnswer } from "../use-query";
+import { costOf } from "./run-summary";
 import type { ViewProps } from "./view-props";
 import "./split.css";
 
@@ -73,7 +74,7 @@ export default function Metadata({ run }: ViewProps) {
             {count(run.run.input_tokens)} in, {count(run.run.output_tokens)} out
           </dd>
           <dt>Cost</dt>
-          <dd>{data.cost_usd === null ? "Unknown" : cost(data.cost_usd)}</dd>
+          <dd>{costOf(data) || "Unknown"}</dd>
         </dl>
         <Notes run={id} />
       </Card>
@@ -106,14 +107,17 @@ export default function Metadata({ run }: ViewProps) {
           </p>
         </Card>
       )}
-      {about.data && (
+      {about.data && Object.keys(about.data.span.attributes).length > 0 && (
         <Card title="Attributes">
           <Pairs of={about.data.span.attributes} />
         </Card>
       )}
       {process !== undefined && process !== root && <Process run={run} index={process} />}
       <Card title={`Passed checks (${count(data.passed.length)})`}>
-        <p class="quiet">{data.passed.map((name) => oneLine(name, 60)).join(" · ") || "none"}</p>
+        <details>
+          <summary>Show their names</summary>
+          <p class="quiet">{data.passed.map((name) => oneLine(name, 60)).join(" · ") || "none"}</p>
+        </details>
       </Card>
       {Object.keys(gaps).length > 0 && (
         <Card title="Recording gaps">

@@ -1,20 +1,24 @@
 /** The head of a run: its task, its outcome, one cause in one sentence, and gaps in the recording. */
 
 import { useState } from "preact/hooks";
+import { exported } from "../api";
 import type { RunModel } from "../model";
+import { MoreLikeThis } from "../pages/failures";
 import { Severity, Status } from "../parts/badges";
 import { cost, count, dateTime, durationMs, moment, oneLine, short } from "../parts/format";
 import { openSpan } from "../router";
 import type { Finding, Losses, OverviewData } from "../types";
+import { type Lineage, LineageLine } from "./lineage";
 
 interface Props {
   run: RunModel;
   overview: OverviewData | null;
+  lineage: Lineage | null;
   paused: boolean;
   pause: (on: boolean) => void;
 }
 
-export function RunSummary({ run, overview, paused, pause }: Props) {
+export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
   const info = run.run;
   const [all, setAll] = useState(false);
   const findings = overview?.findings ?? [];
@@ -45,6 +49,7 @@ export function RunSummary({ run, overview, paused, pause }: Props) {
           </button>
         )}
       </div>
+      <LineageLine run={run} lineage={lineage} />
       {overview && <Cause run={run} overview={overview} all={all} toggle={() => setAll(!all)} />}
       {all && (
         <ul class="findings" aria-label="Findings">
@@ -117,6 +122,9 @@ function Cause({ run, overview, all, toggle }: CauseProps) {
         <button type="button" class="plain link" onClick={() => openSpan(run.number(index))}>
           Go to {target}
         </button>
+      )}
+      {!exported && run.run.outcome !== "running" && cause?.severity !== "hint" && (
+        <MoreLikeThis run={run.run.short_id} />
       )}
       {more > 0 && (
         <button type="button" class="plain link quiet" aria-expanded={all} onClick={toggle}>

@@ -11,6 +11,7 @@ import type { SpanData, WhyData } from "../types";
 import { useAnswer } from "../use-query";
 import { Attributes, SpanButton } from "./attributes";
 import { BodyView } from "./body";
+import { ForkMenu, type Lineage } from "./lineage";
 import { Messages, type MessagesData, useMessages } from "./messages";
 import { Segments } from "./prompt-sizes";
 import { CopyActions } from "./span-copy";
@@ -26,9 +27,10 @@ interface Props {
   run: RunModel;
   index: number;
   steps: StepIndex;
+  lineage: Lineage | null;
 }
 
-export default function SpanPane({ run, index, steps }: Props) {
+export default function SpanPane({ run, index, steps, lineage }: Props) {
   const id = run.shortId(index);
   const { data, error, again } = useAnswer<SpanData>("span", { id }, run.status(index) ?? run.next);
   const chat = useMessages(run, index);
@@ -45,6 +47,7 @@ export default function SpanPane({ run, index, steps }: Props) {
           <h2 class="cut trace">{oneLine(run.name(index), 120) || "Untitled"}</h2>
           {run.status(index) !== "ok" && <Status value={run.status(index)} />}
           <span class="quiet cut grow">{factsOf(run, index, data, steps)}</span>
+          <ForkMenu key={`fork ${id}`} span={id} lineage={lineage} />
           <CopyActions run={run} index={index} data={data} />
           <button type="button" class="plain" aria-label="Close" onClick={() => select(null)}>
             ✕

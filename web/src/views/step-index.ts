@@ -20,7 +20,7 @@ export class StepIndex {
   }
 }
 
-function spansOf(step: StepRow): string[] {
+export function spansOf(step: StepRow): string[] {
   const actions = step.actions.flatMap((action) => (action.span ? [action.span] : []));
   return [...(step.span ? [step.span] : []), ...actions, ...step.spans];
 }

@@ -10,8 +10,9 @@ import { VirtualList } from "../parts/virtual-list";
 import { filter, openSpan, type Range, range, selected } from "../router";
 import type { OverviewData, StepRow } from "../types";
 import type { Asked } from "../use-query";
+import { Branch, ForkLink, forksAt, type Lineage } from "./lineage";
 import { useSteps } from "./selection";
-import { mainSpan, type StepIndex } from "./step-index";
+import { mainSpan, type StepIndex, spansOf } from "./step-index";
 import "./steps.css";
 
 const ROW = 46;
@@ -21,9 +22,10 @@ interface Props {
   run: RunModel;
   overview: Asked<OverviewData>;
   steps: StepIndex;
+  lineage: Lineage | null;
 }
 
-export function Steps({ run, overview, steps }: Props) {
+export function Steps({ run, overview, steps, lineage }: Props) {
   const words = filter.value;
   const time = range.value;
   const rows = useMemo(
@@ -38,6 +40,7 @@ export function Steps({ run, overview, steps }: Props) {
   useSteps(run, spans);
   const at = run.at(selected.value);
   const chosen = at === undefined ? undefined : steps.of(run.shortId(at));
+  const parted = steps.of(lineage?.live_from);
   const agents = useMemo(() => new Set(steps.steps.map((step) => step.agent)).size, [steps]);
   if (overview.error && !overview.data)
     return <Failed error={overview.error} again={overview.again} />;
@@ -61,7 +64,7 @@ export function Steps({ run, overview, steps }: Props) {
       centre
       follow={run.run.outcome === "running"}
       rowProps={(row) => ({
-        class: `step ${rows[row] === chosen ? "chosen" : ""} ${rows[row]!.failed ? "failed" : ""}`,
+        class: `step ${rows[row] === chosen ? "chosen" : ""} ${rows[row]!.failed ? "failed" : ""} ${parted && rows[row]!.number < parted.number ? "replayed" : ""}`,
         onClick: () => open(run, mainSpan(rows[row]!)),
       })}
       row={(row) => (
@@ -70,6 +73,8 @@ export function Steps({ run, overview, steps }: Props) {
           step={rows[row]!}
           withAgent={agents > 1 && rows[row]!.agent !== rows[row - 1]?.agent}
           isOpen={rows[row] === chosen}
+          lineage={lineage}
+          parted={rows[row] === parted}
         />
       )}
     />
@@ -116,13 +121,22 @@ interface RowProps {
   step: StepRow;
   withAgent: boolean;
   isOpen: boolean;
+  lineage: Lineage | null;
+  /** True for the first step of a fork that was not answered from the recording. */
+  parted: boolean;
 }
 
-function Row({ run, step, withAgent, isOpen }: RowProps) {
+function Row({ run, step, withAgent, isOpen, lineage, parted }: RowProps) {
   const indent = Math.min(step.depth, INDENT_MAX) * 14;
   const title = oneLine(step.title || step.headline, 200) || "Step without text";
+  const forks = forksAt(lineage, new Set(spansOf(step)));
   return (
     <div class="step-line" style={{ paddingLeft: `${8 + indent}px` }}>
+      {parted && (
+        <span class="step-origin">
+          <Branch /> Forked here from {lineage?.origin?.run}: the steps above are its recording
+        </span>
+      )}
       <span class="step-number quiet">{step.number}</span>
       <button
         type="button"
@@ -149,6 +163,14 @@ function Row({ run, step, withAgent, isOpen }: RowProps) {
         <span class="num quiet">{cost(step.total_cost_usd ?? step.cost_usd)}</span>
       </span>
       {isOpen && <Actions run={run} step={step} />}
+      {forks.length > 0 && (
+        <span class="step-forks">
+          <Branch />
+          {forks.map((fork) => (
+            <ForkLink key={fork.run} fork={fork} detailed />
+          ))}
+        </span>
+      )}
     </div>
   );
 }

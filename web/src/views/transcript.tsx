@@ -7,9 +7,12 @@ import { Edits } from "../parts/edits";
 import { FoldableText } from "../parts/foldable-text";
 import { cost, count, duration, offset, oneLine } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
+import { RenderedText } from "../parts/rendered-text";
 import { VirtualList } from "../parts/virtual-list";
 import { filter, openSpan, range, selected } from "../router";
-import type { CallItem, Item, ToolItem } from "../types";
+import type { CallItem, Item, MessageItem, Text, ToolItem } from "../types";
+import { useAnswer } from "../use-query";
+import type { MessagesData } from "./messages";
 import { useSteps } from "./selection";
 import { useItems } from "./transcript-pages";
 import type { ViewProps } from "./view-props";
@@ -38,6 +41,7 @@ export default function Transcript({ run }: ViewProps) {
     ],
     [shown, run],
   );
+  const executed = useMemo(() => executedCalls(items), [read]);
   const keyOf = useCallback((row: number) => shown[row]!.cursor, [shown]);
   useSteps(run, spans);
   const active = useMemo(
@@ -63,7 +67,7 @@ export default function Transcript({ run }: ViewProps) {
         rowProps={(row) => ({
           class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}`,
         })}
-        row={(row) => <TranscriptItem run={run} item={shown[row]!} />}
+        row={(row) => <TranscriptItem run={run} item={shown[row]!} executed={executed} />}
       />
       {error && <Failed error={error} again={again} />}
     </>
@@ -79,6 +83,7 @@ function textOf(item: Item): string {
       item.name,
       item.model,
       item.text?.text,
+      item.thinking?.text,
       item.error,
       ...item.calls.flatMap((call) => [call.name, call.arguments.text]),
     );
@@ -88,7 +93,24 @@ function textOf(item: Item): string {
   return parts.join(" ").toLowerCase();
 }
 
-function TranscriptItem({ run, item }: { run: RunModel; item: Item }) {
+/** The tool calls that have an item of their own, by call id and span. */
+function executedCalls(items: Item[]): Set<string> {
+  const found = new Set<string>();
+  for (const item of items) {
+    if (item.kind !== "tool" || !item.arguments) continue;
+    if (item.call_id) found.add(item.call_id);
+    if (item.span) found.add(item.span);
+  }
+  return found;
+}
+
+interface ItemProps {
+  run: RunModel;
+  item: Item;
+  executed: Set<string>;
+}
+
+function TranscriptItem({ run, item, executed }: ItemProps) {
   const inside = Math.min(item.depth, 8) * 18;
   const indent = { marginLeft: `${inside}px`, maxWidth: `calc(var(--bubble) - ${inside}px)` };
   return (
@@ -99,7 +121,7 @@ function TranscriptItem({ run, item }: { run: RunModel; item: Item }) {
         <span class="quiet mono">{offset(item.at_us)}</span>
         <SpanLink run={run} span={item.span} />
       </div>
-      <What run={run} item={item} />
+      <What run={run} item={item} executed={executed} />
     </div>
   );
 }
@@ -194,26 +216,31 @@ function callFacts(item: CallItem): string {
     item.cache_read ? `${count(item.cache_read)} cached` : "",
     item.output_tokens === null ? "" : `${count(item.output_tokens)} out`,
     cost(item.cost_usd),
-    item.repeated ? newMessages(item.messages - item.repeated) : "",
+    item.repeated && item.messages > item.repeated
+      ? newMessages(item.messages - item.repeated)
+      : "",
   ];
   return facts.filter(Boolean).join(" · ");
 }
 
 const NORMAL_ENDS = ["stop", "end_turn", "tool_use", "tool_calls", "STOP", "completed", "error"];
 
-function What({ run, item }: { run: RunModel; item: Item }) {
+function What({ run, item, executed }: ItemProps) {
   switch (item.kind) {
     case "call":
       return (
         <>
-          {item.text && <FoldableText text={item.text} />}
+          {item.thinking && <Thinking text={item.thinking} />}
+          {item.text?.text && <FoldableText text={item.text} />}
           {item.error && <div class="notice bad trace">{oneLine(item.error, 600)}</div>}
           {item.calls.map((call, at) => (
             <div class="call" key={at}>
               <span class="quiet">calls </span>
               <b class="trace">{oneLine(call.name, 80)}</b>
               <SpanLink run={run} span={call.span} />
-              <FoldableText text={call.arguments} code />
+              {!executed.has(call.id ?? "") && !executed.has(call.span ?? "") && (
+                <FoldableText text={call.arguments} code />
+              )}
             </div>
           ))}
           {item.finish_reason && !NORMAL_ENDS.includes(item.finish_reason) && (
@@ -234,9 +261,35 @@ function What({ run, item }: { run: RunModel; item: Item }) {
       return item.text && <FoldableText text={item.text} />;
     case "log":
       return <FoldableText text={item.text} more={item.label} />;
+    case "message":
+      return <Message item={item} />;
     default:
       return <FoldableText text={item.text} />;
   }
+}
+
+function Thinking({ text }: { text: Text }) {
+  return (
+    <details class="thinking">
+      <summary>Thinking · {count(text.text.split(/\s+/).filter(Boolean).length)} words</summary>
+      <RenderedText text={text.text} />
+    </details>
+  );
+}
+
+function Message({ item }: { item: MessageItem }) {
+  if (item.part === "thinking") return <Thinking text={item.text} />;
+  if (item.part === "image") return <Picture item={item} />;
+  return <FoldableText text={item.text} />;
+}
+
+/** A picture of a message: the transcript has its size, the model call has its bytes. */
+function Picture({ item }: { item: MessageItem }) {
+  const { data } = useAnswer<MessagesData>("messages", item.span ? { id: item.span } : null);
+  const parts = data?.messages.flatMap((message) => message.parts) ?? [];
+  const found = parts.find((part) => part.image && part.text === item.text.text);
+  if (found?.image) return <img class="chat-image" src={found.image} alt={oneLine(found.text)} />;
+  return <p class="quiet trace">{oneLine(item.text.text)}</p>;
 }
 
 function Tool({ item }: { item: ToolItem }) {

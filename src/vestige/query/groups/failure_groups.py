@@ -34,6 +34,9 @@ COMPARED_MAX: Final = 100
 GOOD_MIN: Final = 2
 """Successful runs that are needed for a comparison."""
 SEPARATION_MIN: Final = 0.6
+CACHED_MAX: Final = 5_000
+"""Runs whose failures are kept in memory, so that a server examines each run once."""
+_cache: dict[tuple[str, RunInfo], Failure | None] = {}
 
 
 @dataclass(slots=True)
@@ -107,14 +110,25 @@ def group_failures(
         if info.outcome == "running" or info.span_count > SPANS_MAX:
             continue
         try:
-            run = store.load_run(info.id)
-            failure = find_failure(run, examine)
+            failure = _find_cached_failure(store, info, examine)
         except VestigeError:
             continue  # The run was pruned meanwhile, or it is damaged, which `check` reports.
         examined += 1
         if failure is not None:
             failures.append(failure)
     return _group(failures), examined
+
+
+def _find_cached_failure(store: Store, info: RunInfo, examine: Examine) -> Failure | None:
+    """Return the failure of a run. A run that has changed has another `info`."""
+    key = (str(store.path), info)
+    if key in _cache:
+        return _cache[key]
+    failure = find_failure(store.load_run(info.id), examine)
+    if len(_cache) >= CACHED_MAX:
+        _cache.clear()
+    _cache[key] = failure
+    return failure
 
 
 def find_failure(run: Run, examine: Examine) -> Failure | None:

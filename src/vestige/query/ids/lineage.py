@@ -1,20 +1,35 @@
-"""The origin of a run that `vestige replay` made: the replayed run, and where a fork began."""
+"""The origin of a run that `vestige replay` made, and the runs that were forked from a run.
+
+find_lineage(store, run)         the replayed run, and where a fork began
+find_family(store, run)          the same, with the forks of the run and the command that forks it
+"""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from vestige.errors import VestigeError
+from vestige.query import formatting
 from vestige.query.ids.resolve import resolve
-from vestige.record.run import Run
-from vestige.store.protocol import Store
+from vestige.record.redaction.output_redaction import redact_text
+from vestige.record.run import Run, RunInfo, SpanInfo
+from vestige.store.protocol import RunFilter, Store, Term
 
 if TYPE_CHECKING:
     from vestige.query.text_layout import CommandAnswer
 
 RUN, SPAN, SET = "replay.run", "replay.span", "replay.set"
 """Attributes of a run: its origin, the call at which it was forked, and the changes."""
+FORKS_MAX: Final = 20
+"""Newest replays and forks of a run that are returned."""
+CHANGE_SHOWN: Final = 80
+_ON_THE_WIRE: Final = frozenset(("method", "url", "attempt"))
+"""Attributes of a call that was recorded with its HTTP request, so that it can be replayed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Lineage:
 
 def find_lineage(store: Store, run: Run) -> Lineage | None:
     """Return the origin of a run. None: it was not replayed or forked."""
-    root = next((span for span in run.spans if span.parent_id is None), None)
+    root = _find_root(run)
     run_id = None if root is None else root.attributes.get(RUN)
     if root is None or not isinstance(run_id, str):
         return None
@@ -69,3 +84,134 @@ def _find_short_id(store: Store, span_id: str) -> str | None:
         return None
     spans = store.load_run(run_id).spans
     return next((span.short_id for span in spans if span.id == span_id), None)
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A run that was replayed or forked from another one."""
+
+    run: RunInfo
+    forked_at: str | None
+    """The call of the origin. None: the run is a plain replay."""
+    changes: Sequence[str]
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "run": self.run.short_id,
+            "name": self.run.name,
+            "outcome": self.run.outcome,
+            "started_at": formatting.timestamp(self.run.started_ns),
+            "forked_at": self.forked_at,
+            "changes": list(self.changes),
+        }
+
+
+@dataclass(frozen=True)
+class Family:
+    """The origin and the forks of a run."""
+
+    run: RunInfo
+    origin: Lineage | None
+    live_from: str | None
+    """The first call of a fork that was sent. The calls before it are those of the origin."""
+    changes: Sequence[str]
+    """What the fork changed."""
+    forks: Sequence[Fork]
+    command: str | None
+    """The command of the program. None: it is not known, or the run cannot be replayed."""
+    can_fork: bool
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "run": self.run.short_id,
+            "origin": None if self.origin is None else self.origin.data(),
+            "live_from": self.live_from,
+            "changes": list(self.changes),
+            "forks": [fork.data() for fork in self.forks],
+            "command": self.command,
+            "can_fork": self.can_fork,
+        }
+
+
+def find_family(store: Store, run: Run) -> Family:
+    """Return the origin and the newest forks of a run."""
+    root = _find_root(run)
+    attributes = {} if root is None else root.attributes
+    calls = _find_calls(run)
+    origin = find_lineage(store, run)
+    return Family(
+        run.info,
+        origin,
+        _find_first_sent(store, origin, calls),
+        _read_changes(attributes.get(SET)),
+        _find_forks(store, run.info),
+        _read_command(attributes.get("command")),
+        bool(calls),
+    )
+
+
+def _find_root(run: Run) -> SpanInfo | None:
+    return next((span for span in run.spans if span.parent_id is None), None)
+
+
+def _find_calls(run: Run) -> list[SpanInfo]:
+    calls = [span for span in run.spans if span.attributes.keys() >= _ON_THE_WIRE]
+    return sorted(calls, key=lambda span: span.started_ns)
+
+
+def _find_first_sent(store: Store, origin: Lineage | None, calls: Sequence[SpanInfo]) -> str | None:
+    """Return the call of a fork at the place of the origin's call at which it was forked."""
+    if origin is None or origin.run is None or origin.span_id is None:
+        return None
+    before = _find_calls(store.load_run(origin.run_id))
+    place = next((at for at, call in enumerate(before) if call.id == origin.span_id), None)
+    return None if place is None or place >= len(calls) else calls[place].short_id
+
+
+def _find_forks(store: Store, origin: RunInfo) -> list[Fork]:
+    newer = RunFilter(
+        since_ns=origin.started_ns,
+        terms=(Term("text", ":", origin.id),),
+        with_implicit=True,
+        limit=FORKS_MAX,
+        tenant_of=origin.id,
+    )
+    forks = []
+    for info in store.list_runs(newer):
+        run = store.load_run(info.id)
+        root = _find_root(run)
+        if root is None or root.attributes.get(RUN) != origin.id:
+            continue
+        span_id = root.attributes.get(SPAN)
+        at = None if not isinstance(span_id, str) else _find_short_id(store, span_id) or span_id
+        forks.append(Fork(info, at, _read_changes(root.attributes.get(SET))))
+    return forks
+
+
+def _read_changes(recorded: object) -> list[str]:
+    """Return the changes of the latest fork, as they are written for `--set`."""
+    try:
+        levels = msgspec.json.decode(str(recorded), type=list[list[dict[str, Any]]])
+    except (msgspec.DecodeError, ValueError):
+        return []
+    return [_render_change(change) for change in levels[-1]] if levels else []
+
+
+def _render_change(change: dict[str, Any]) -> str:
+    steps = change.get("path")
+    path = "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}"
+        for step in (steps if isinstance(steps, list) else ())
+    ).removeprefix(".")
+    value = change.get("value")
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return formatting.single_line(redact_text(f"{path}={text}"), CHANGE_SHOWN)
+
+
+def _read_command(recorded: object) -> str | None:
+    try:
+        words = msgspec.json.decode(str(recorded), type=list[str])
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return shlex.join(words) or None

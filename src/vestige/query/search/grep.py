@@ -15,6 +15,7 @@ import msgspec
 
 from vestige.errors import UsageError
 from vestige.query import formatting
+from vestige.query.search.run_texts import find_runs_named
 from vestige.query.text_layout import CommandAnswer, fit_page
 from vestige.record.redaction.output_redaction import redact_text
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store
@@ -146,12 +147,16 @@ def _redact_hit(hit: Hit) -> Hit:
 
 
 def find_runs_with(store: Store, text: str) -> tuple[str, ...]:
-    """Return the runs with a text in a body, ignoring case, among the newest bodies."""
+    """Return the runs with a text in a body, title or result, ignoring case, among the newest.
+
+    A body that several runs share is a match of one of them (store/sqlite/read/search.py).
+    """
     if not text or len(text) > PATTERN_MAX:
         return ()
     options = GrepOptions(ignore_case=True, parts=("bodies",))
     hits = store.search(build_search_query(text, options), None, HITS_MAX).hits
-    return tuple(dict.fromkeys(hit.span_ref.run_id for hit in hits))
+    named = find_runs_named(store, text)
+    return tuple(dict.fromkeys([*(hit.span_ref.run_id for hit in hits), *named]))
 
 
 def build_search_query(

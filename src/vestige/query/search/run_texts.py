@@ -19,13 +19,18 @@ from vestige.query.trajectory.headline import extract_task, make_title
 from vestige.query.trajectory.roles import read_role
 from vestige.record.redaction.output_redaction import redact_text
 from vestige.record.run import BodyRef, RunInfo
-from vestige.store.protocol import RunEnds, Store
+from vestige.store.protocol import RunEnds, RunFilter, Store
 
-BODY_MAX: Final = 32 * 1024
+BODY_MAX: Final = 256 * 1024
 """Bytes of a body that is read for a list."""
-TOTAL_MAX: Final = 8 * 1024 * 1024
-"""Bytes of all bodies that are read for one list."""
+TOTAL_MAX: Final = 16 * 1024 * 1024
+"""Bytes of all bodies that are read for 50 runs."""
 TEXT_MAX: Final = 300
+SEARCHED_MAX: Final = 1_000
+"""Newest runs whose texts are searched."""
+CACHED_MAX: Final = 5_000
+"""Ended runs whose texts are kept in memory."""
+_CHUNK: Final = 50
 _BEFORE_SHORTENING: Final = 2_000
 """Characters that are redacted, so that no part of a secret is left at the end of a text."""
 _GENERIC: Final = re.compile(
@@ -44,13 +49,43 @@ class RunText:
     result: str | None = None
 
 
+_cache: dict[tuple[str, RunInfo], RunText] = {}
+
+
 def is_generic(name: str) -> bool:
     """Return True for a name that does not tell one run of a program from another."""
     return _GENERIC.match(name.strip()) is not None
 
 
 def read_run_texts(store: Store, runs: Sequence[RunInfo]) -> dict[str, RunText]:
-    """Return the texts of runs by id."""
+    """Return the texts of runs by id. Those of ended runs are read once."""
+    place = str(store.path)
+    cached = {run.id: text for run in runs if (text := _cache.get((place, run))) is not None}
+    unknown = [run for run in runs if run.id not in cached]
+    found: dict[str, RunText] = {}
+    for begin in range(0, len(unknown), _CHUNK):
+        found |= _read_unknown(store, unknown[begin : begin + _CHUNK])
+    if len(_cache) + len(found) > CACHED_MAX:
+        _cache.clear()
+    for run in unknown:
+        if run.outcome != "running":
+            _cache[place, run] = found[run.id]
+    return {run.id: cached.get(run.id) or found[run.id] for run in runs}
+
+
+def find_runs_named(store: Store, text: str) -> list[str]:
+    """Return the ids of the newest runs whose title, task or result contains a text."""
+    searched = text.casefold()
+    found: list[str] = []
+    runs = store.list_runs(RunFilter(with_implicit=True, limit=SEARCHED_MAX))
+    for run_id, each in read_run_texts(store, runs).items():
+        shown = "\n".join(filter(None, (each.title, each.task, each.result)))
+        if searched in shown.casefold():
+            found.append(run_id)
+    return found
+
+
+def _read_unknown(store: Store, runs: Sequence[RunInfo]) -> dict[str, RunText]:
     ends = store.read_run_ends([run.id for run in runs])
     bodies = _read_bodies(store, ends.values())
     found: dict[str, RunText] = {}

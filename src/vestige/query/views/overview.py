@@ -265,7 +265,7 @@ class OverviewAnswer(CommandAnswer):
         """Return the main finding of the first chain as a sentence, a detail and its place."""
         chains = find_chains(self.run, self.report.findings)
         if not chains:
-            return None
+            return self._exit_status()
         worst = min(map(severity_key, chains[0]))[0]
         main = min(
             (each for each in chains[0] if severity_key(each)[0] == worst),
@@ -282,6 +282,21 @@ class OverviewAnswer(CommandAnswer):
             "kind": main.kind,
             "span": short.get(main.cause or ""),
             "step": None if step is None else step.number,
+        }
+
+    def _exit_status(self) -> dict[str, Any] | None:
+        """Return the exit status as the cause of a failed run for which no check has one."""
+        root = next((span for span in self.run.spans if span.parent_id is None), None)
+        status = None if root is None else root.attributes.get("exit_code")
+        if root is None or root.status == "ok" or not isinstance(status, int) or not status:
+            return None
+        return {
+            "sentence": f"The program exited with status {status}",
+            "detail": "No check found a reason.",
+            "severity": "error",
+            "kind": "exit",
+            "span": root.short_id,
+            "step": None,
         }
 
     def data(self) -> dict[str, Any]:

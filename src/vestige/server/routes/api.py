@@ -36,8 +36,8 @@ from vestige.server.server_state import Server
 PREFIX = "/api/v1/"
 HOME_WIDE = ("doctor", "sql", "trends")
 """Verbs whose responses also depend on journals or the current time, not only on the store."""
-HEAVY = ("sql", "grep")
-"""Verbs that execute a user-supplied query or expression."""
+HEAVY = ("sql", "grep", "groups")
+"""Verbs that execute a user-supplied query or expression, or examine many runs."""
 PAGES = {"show": SHOW_ROWS_MAX}
 """Verbs that return everything without a limit, and the limit that applies here."""
 
