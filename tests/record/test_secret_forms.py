@@ -202,7 +202,107 @@ FORMS: dict[str, tuple[str, str, str]] = {
         SECRET,
         '{"tokens": {"token": {"value": "16px", "type": "size"}}}',
     ),
+    "keytool": ("keytool -storepass {} -list", PASSWORD, "keytool -storepass:env KS1_PASS -list"),
+    "unzip -P": ("unzip -o -P {} a.zip", PASSWORD, "unzip -o backup2024.zip -d P1x2y3"),
+    "7z -p": ("7z x -p{} a.7z", PASSWORD, "7z x -o/tmp/p1q2 a.7z"),
+    "sqlcmd -P": ("sqlcmd -S h -U sa -P {} -Q q", PASSWORD, "sqlcmd -S h -E -i file2024.sql"),
+    "sqlplus": ("sqlplus scott/{}@orcl", "Falcon8203x", "sqlplus / as sysdba @a1b2c3.sql"),
+    "Oracle's JDBC": (
+        "jdbc:oracle:thin:u/{}@//h:1521/x",
+        "Falcon8203x",
+        "jdbc:oracle:thin:@h:1521",
+    ),
+    "RabbitMQ": ("rabbitmqctl add_user bob {}", PASSWORD, "rabbitmqctl list_users a1b2c3d4"),
+    "htpasswd -b": ("htpasswd -bc f bob {}", PASSWORD, "htpasswd -c file2024 bob"),
+    "chpasswd": ('echo "bob:{}" | sudo chpasswd', PASSWORD, 'echo "bob:a1b2c3" | tr : -'),
+    "sudo -S": ("echo {} | sudo -S ls", PASSWORD, "echo a1b2c3d4 | sudo tee f"),
+    "usermod -p": ("usermod -p {} bob", PASSWORD, "usermod -aG group2024 bob"),
+    "vault login": ("vault login {}", SECRET, "vault login -method=ldap"),
+    "twine -p": ("twine upload -u u -p {} dist/a", SECRET, "twine upload dist/a-1.2.3.whl"),
+    "smbclient": ("smbclient //h/s -U bob%{}", PASSWORD, "smbclient //h/s -U bob9x8y7z"),
+    "wpa_passphrase": ("wpa_passphrase Home {}", PASSWORD, "wpa_passphrase: bad ssid2024"),
+    "aws configure": (
+        "aws configure set aws_secret_access_key {}",
+        SECRET,
+        "aws configure set region us-east-1",
+    ),
+    "npm config": (
+        "npm config set //r.example/:_authToken {}",
+        SECRET,
+        "npm config set registry https://r.example/a1b2c3",
+    ),
+    "setx": ('setx GITHUB_TOKEN "{}"', SECRET, 'setx PATH "C:/a1b2c3d4e5"'),
+    "basic auth in Python": (
+        'get(url, auth=("bob", "{}"))',
+        PASSWORD,
+        'get(url, auth=("user", "password"))',
+    ),
+    "a call": ('b.withPassword("{}")', SECRET, 'driver.password("password-field")'),
+    "MySQL's function": ("SET x = PASSWORD('{}')", SECRET, "SET x = PASSWORD(@value1)"),
+    "R": ('password <- "{}"', SECRET, "password <- read_password(a1b2)"),
+    "C": ('#define API_KEY "{}"', SECRET, '#define API_KEY "api-key"'),
+    "XML entry": (
+        '<entry key="db.password">{}</entry>',
+        PASSWORD,
+        '<entry key="db.h">a1b2</entry>',
+    ),
+    "HTML input": (
+        '<input type="password" name="p" value="{}">',
+        PASSWORD,
+        '<input type="text" name="p" value="a1b2c3d4">',
+    ),
+    "digest": (
+        'Digest username="b", response="{}"',
+        made(HEX, 32),
+        'got response="a1b2c3d4"',
+    ),
+    "AppRole": (
+        "vault write l secret_id={}",
+        "8f0c2b1e-7a3d-4c5b-9e6f-1a2b3c4d5e6f",
+        'get(SecretId="prod/db1")',
+    ),
+    "key of a URL": ("GET https://h/x?key={}&v=1", SECRET, "GET https://h/x?key=user:1234&v=1"),
+    "a sentence": ("Use the password {} to log in", PASSWORD, "Use the password field2 to log in"),
+    "a switch's configuration": ("username admin password {}", PASSWORD, "the login page password"),
+    "enable secret": ("enable secret {}", PASSWORD, "enable secret rotation2"),
+    "Spanish": ("contraseña: {}", PASSWORD, "contraseña: olvidada"),
+    "French": ("Mot de passe : {}", PASSWORD, "mot de passe : oublié"),
+    "Chinese": ("密码: {}", PASSWORD, "密码: 错误"),
+    "mount options": ("mount -o username=b,password={} /m", PASSWORD, "mount -o uid=b,gid=a1b2"),
+    "an escaped tab": ("Password:\\t{}", PASSWORD, "Path:\\ta1b2c3d4"),
+    "an escaped sign": ("password\\u003d{}", SECRET, "page\\u003da1b2c3d4e5"),
+    "a here string": ("gh auth login --with-token <<< {}", SECRET, "cat <<< a1b2c3d4e5f6"),
+    "redis-server": ("redis-server --requirepass {} --port 1", SECRET, "redis-server --port 6379"),
+    "a token in base64": (
+        "x {} y",
+        base64.b64encode(
+            ("eyJhbGciOiJIUzI1NiJ9." + made(ALNUM, 40) + "." + SECRET).encode()
+        ).decode(),
+        base64.b64encode(b"a harmless text without any credential").decode(),
+    ),
 }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'arn:aws:secretsmanager:us-east-1:123456789012:secret:MyTest-a1b2c3", "Name"',
+        '"encryptionKey": "arn:aws:kms:us-west-2:123456789012:alias/aws/s3"',
+        "docker login --username AWS --password-stdin 12.dkr.ecr.example",
+        "aws list --starting-token Z3M3LMPa1b2c3",
+        "the current account password policy** of",
+        "LangSmith login and token access are exclusive",
+        '{"secret": "㊙", "cookie": "🍪"}',
+        "X-Amz-Security-Token=[token]&a=b",
+        "export GH=ghp_" + "x" * 36,
+        '"libsecret-1.so.0": "libsecret-1-0",',
+        "    'Set-Cookie: Customer=\"WILE_E_COYOTE\"; Path=/acme')\n    self.a(b)\n    self.c(d)\n"
+        "    self.e(f)\n    self.g(h)",
+        '{"token": "Hi4there", "tokenId": 5, "logProbability": -0.1}',
+    ],
+)
+def test_a_name_an_address_or_a_sample_stays(text: str) -> None:
+    assert REDACTOR.text(text) == text
 
 
 @pytest.mark.parametrize("name", FORMS)

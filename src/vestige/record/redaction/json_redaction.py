@@ -44,6 +44,8 @@ _TOKEN: Final = re.compile(
 _TOKENS: Final = re.compile(
     r'(?:[\s,:\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|[-+.0-9eE]++|true|false|null)*+', re.DOTALL
 )
+_TOKEN_CHOICE: Final = re.compile(r'\s{0,8},\s{0,8}"(?:log_?prob|tokenId|token_id)', re.IGNORECASE)
+"""After a token of a response: `{"token": "Hi", "logprob": -0.1}`."""
 _BEGINS: Final = re.compile(r'\s*+(?:\{\s*+["}]|\[\s*+(?:["\[\]{0-9-]|true|false|null))')
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 # A key without its value, or a string that may still become a key, with the key before it.
@@ -284,11 +286,7 @@ def _secret_under(
     if word is not None:
         if word == "pwd" and value[0] in "/~":
             return None
-        if (
-            word == "token"
-            and len(value) <= 64
-            and text[high + 1 :].lstrip(", \n").startswith('"logprob')
-        ):
+        if word == "token" and len(value) <= 64 and _TOKEN_CHOICE.match(text, high + 1):
             return None
         return word if is_secret_value(word, value) else None
     if key == "auth" and is_basic(value):

@@ -69,10 +69,16 @@ _KEY_REST = re.compile(rf"[A-Za-z0-9_.-]{{0,{_KEY_SIDE_MAX}}}+")
 _ESCAPE_LETTERS = re.compile(r"[bfnrt]|u[0-9a-fA-F]{4}")
 
 _CLOSED = re.compile(r"""(?P<q>\\*["'`])[ \t]{0,4}\]?""")
-_ASSIGNS = re.compile(r"\s{0,8}(?:=>|:=|:|=(?![=~>]))\s{0,8}")
+_ASSIGNS = re.compile(
+    r"""\s{0,8}(?:=>|:=|:|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))(?:\s|\\+t){0,8}"""
+)
 _NEXT_ITEM = re.compile(r"""\s{0,8},\s{0,8}b?(?=\\*["'])""")
 _VALUE_KEY = re.compile(r"""\\*["'][Vv]alue\\*["']\s{0,8}:\s{0,8}""")
 _VALUE_ATTRIBUTE = re.compile(r"""\s{0,8}[Vv]alue\s{0,2}=\s{0,2}(?=\\*["'])""")
+_INPUT_VALUE = re.compile(
+    r"""(?:\s{0,8}[\w-]{1,20}=\\*["'][^"'<>\\]{0,64}\\*["']){0,4}\s{0,8}value=(?=\\*["'])"""
+)
+"""The value of `<input type="password" name="x" value="y">`."""
 _VALUE_LINE = re.compile(r"""["']?(?:\n|\\n)[ \t]{0,32}value:[ \t]{1,4}""")
 _FORM_FIELD = re.compile(
     r"""\\*"(?:;[^\r\n\\]{0,120})?(?:\r?\n|\\+r\\+n|\\+n){1,1}"""
@@ -80,6 +86,7 @@ _FORM_FIELD = re.compile(
     r"(?P<v>[^\r\n\\]{1,4096})"
 )
 _ELEMENT = re.compile(r"""(?:\\*["'][^<>]{0,80}|\s[^<>]{0,80})?>\s{0,8}(?P<v>[^<>]{1,4096})</""")
+_IN_TYPE = re.compile(r"""<input\b[^<>]{0,64}type=\\*["']\Z""")
 _PLIST = re.compile(r"</key>\s{0,16}<string>(?P<v>[^<>]{1,4096})<")
 _DEFAULT = re.compile(r"""\\*"\s{0,4}\{[^{}]{0,300}?\bdefault\s{0,8}=\s{0,4}(?=\\*")""")
 _NEXT_WORD = re.compile(r"""[ \t]{1,4}(?P<v>[^\s"'\\]{1,256})""")
@@ -90,12 +97,23 @@ _STATED = re.compile(
     r"""(?P<v>[^\s`"'()\[\]\\<>]{6,256})"""
 )
 """A sentence that states a secret: `the password is x`."""
+_BESIDE = re.compile(
+    r"""[ \t](?P<v>(?=[^\s]{0,64}[0-9])(?=[^\s]{0,64}[A-Za-z])(?=[^\s]{0,64}[a-z!@#$%^&*])"""
+    r"""[^\s`"'()\[\]\\<>{},;:]{8,128})(?![\w(])"""
+)
+"""A value directly after the word: `use the password x`."""
+_CHOSEN = re.compile(r"[!@#$%^&*+=]|\A(?=.{10})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
+"""Characters as in a password that a person chose."""
 _OWNER_WORD = re.compile(r"(?i)\b(api|access|secret|signing|encryption|master) \Z")
-_NETRC = re.compile(r"\b(?:login|machine|default|account)(?:\s+[^\s\\]+)?(?:\s|\\n)+\Z")
+_NETRC = re.compile(
+    r"\b(?:login|machine|default|account)(?:\s+(?!and\b|or\b)[^\s\\]+)?(?:\s|\\n)+\Z"
+)
+_MACHINE = re.compile(r"\b(?:machine|default|host)\b|\A\s*login\b|\n\s*login\b")
+_ARN = re.compile(r"\barn:aws[a-z-]*:[\w:-]*\Z")
 _NUMBER = re.compile(r"-?[0-9][0-9.]*+(?![\w.])")
 _CONTAINER_OPENS = re.compile(r"""[\[{]\s{0,64}(?=\\*["'{\[])""")
-_ARGUMENT = re.compile(r"""[ \t]{1,4}(?P<v>(?!-)[^\s"'\\]++)""")
-_QUOTED_ARGUMENT = re.compile(r"""[ \t]{1,4}(?=\\*["'])""")
+_ARGUMENT = re.compile(r"""[ \t]{1,4}(?:<<<[ \t]{0,4})?(?P<v>(?!-)[^\s"'\\]++)""")
+_QUOTED_ARGUMENT = re.compile(r"""[ \t]{1,4}(?:<<<[ \t]{0,4})?(?=\\*["'])""")
 _CONTROL = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 """Control characters that do not occur in text. Escape does: it colours terminal output."""
 _UNDECODED = re.compile(r"[\udc80-\udcff]")
@@ -182,6 +200,8 @@ def _find_values(context: KeyContext) -> Iterator[Hit]:
         return  # AWS::IAM::AccessKey is a type
     if text.startswith("::", end):
         return  # Token::new is a path of C++ or Rust
+    if text.startswith(":", start - 1) and _ARN.search(text, max(0, start - 100), start):
+        return  # arn:aws:secretsmanager:us-east-1:123456789012:secret:name
     closed = _CLOSED.match(text, end)
     after = closed.end() if closed else end
     assigns = _ASSIGNS.match(text, after)
@@ -216,11 +236,15 @@ def _find_unassigned(context: KeyContext, closed: re.Match[str] | None) -> Itera
             yield from find_quoted(context, at, WEAK if context.is_code else CODE)
         elif attribute := _VALUE_ATTRIBUTE.match(text, closed.end()):
             yield from find_quoted(context, attribute.end(), CODE)
+        elif _IN_TYPE.search(before) and (field := _INPUT_VALUE.match(text, closed.end())):
+            yield from find_quoted(context, field.end(), CODE)
         elif default := _DEFAULT.match(text, end):
             yield from find_quoted(context, default.end(), CODE)
         elif before.endswith(('name="', 'name=\\"')) and (field := _FORM_FIELD.match(text, end)):
             yield context.hit(*field.span("v"))
-        elif (element := _ELEMENT.match(text, end)) and 'name="' in before:
+        elif (element := _ELEMENT.match(text, end)) and (
+            'name="' in before or before.endswith(('key="', 'key=\\"'))
+        ):
             yield _strip_element(context, element)
         elif value := _VALUE_LINE.match(text, end):
             yield from find_line_value(context, value.end(), CODE)
@@ -234,10 +258,14 @@ def _find_unassigned(context: KeyContext, closed: re.Match[str] | None) -> Itera
         yield from find_line_value(context, value.end(), CODE)
     elif netrc := _NETRC.search(before):
         if word := _NEXT_WORD.match(text, end):
-            # Sentences contain "the default password for" too.
-            yield context.hit(*word.span("v"), WORD if netrc[0].startswith("login") else WEAK)
+            # Sentences contain "the default password for" and "the login page password" too.
+            is_file = netrc[0].startswith("login") and _MACHINE.search(before) is not None
+            if is_file or any(map(str.isdigit, word["v"])):
+                yield context.hit(*word.span("v"), WORD if is_file else WEAK)
     elif stated := _STATED.match(text, end):
         yield _find_stated(context, stated)
+    elif (beside := _BESIDE.match(text, end)) and _is_plain_word(context):
+        yield context.hit(*beside.span("v"), WEAK if _CHOSEN.search(beside["v"]) else STRONG)
     elif (
         context.word in ("password", "passphrase")
         and (quoted := _QUOTED_ARGUMENT.match(text, end))
@@ -246,6 +274,16 @@ def _find_unassigned(context: KeyContext, closed: re.Match[str] | None) -> Itera
         # Names of parameters in C: #define PARAM_PASSWORD "pass"
         is_constant = "define " in before[-16:]
         yield from find_quoted(context, quoted.end(), WEAK if is_constant else CODE)
+    elif before.endswith("#define ") and (quoted := _QUOTED_ARGUMENT.match(text, end)):
+        yield from find_quoted(context, quoted.end(), STRONG)
+
+
+def _is_plain_word(context: KeyContext) -> bool:
+    """Return whether a key is the word itself in a sentence or a command: `the password x`."""
+    key = context.key.lower()
+    if key == "secret":
+        return context.text.endswith("enable ", 0, context.start)
+    return key in ("password", "passwd", "passphrase") and not context.is_code
 
 
 def _find_stated(context: KeyContext, stated: re.Match[str]) -> Hit:

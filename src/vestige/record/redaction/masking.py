@@ -112,7 +112,7 @@ _COUNTED_BEFORE_TOKEN = _set(
     "max min num n per first last stop eos bos pad unk sep cls mask special start end begin next "
     "page continuation input output prompt completion total cached reasoning new prev previous "
     "count image audio text each single word sub by of cost price stopping ending pagination sync "
-    "resume resumption cursor non de un"
+    "resume resumption cursor non de un starting lock change idempotency"
 )
 _PLAIN_AFTER_TOKEN = _set(
     "value values secret key string str raw header env old new current default plain hash text "
@@ -137,7 +137,7 @@ _ABOUT = _set(
     "strategy mode kind lockers locker group groups role roles user users owner email supported "
     "middleware plugin module package lib fixture endpoints entry entries item items "
     "prefix suffix separator char chars re spec template tag tags title placeholder "
-    "less free hasher fingerprint checksum"
+    "less free hasher fingerprint checksum stdin fd from so selection expression behavior behaviour"
 )
 """Words after a secret's word in a key that is about the secret: `token_count`."""
 
@@ -225,7 +225,8 @@ _KEY_NAMES: Final = _set(
     "lock state context answer response result node edge vertex tool message job task queue topic "
     "s3 blob gcs image asset upload document doc entity record component react widget element menu "
     "tab issue ticket project i18n locale text string enum option setting env variable var host "
-    "fingerprint gpg commit build artifact package theme style color icon page route url link"
+    "fingerprint gpg commit build artifact package theme style color icon page route url link socket "
+    "site"
 )
 
 

@@ -21,6 +21,7 @@ from typing import Final
 from vestige._runtime.regular_expressions import re
 from vestige._runtime.structs import msgspec
 from vestige.limits import SECRET_LENGTH_MAX
+from vestige.record.redaction.keyed.command_patterns import COMMAND_MARKERS, COMMANDS
 from vestige.record.redaction.masking import mask_escaped
 from vestige.record.redaction.provider_patterns import PROVIDER_MARKERS, PROVIDERS, START
 from vestige.record.redaction.secret_values import (
@@ -29,6 +30,8 @@ from vestige.record.redaction.secret_values import (
     grade,
     is_code_around,
     is_example,
+    is_filler,
+    is_mixed_letters,
     is_placeholder,
     is_template,
 )
@@ -67,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
             low, high = match.span("secret")
             secret = text[low:high]
             masked = mask_escaped(secret)
-            if masked == secret or is_placeholder(secret):
+            if masked == secret or is_placeholder(secret) or is_filler(secret):
                 continue
             if self.check is None or self.check(match):
                 yield Hit(match.start(), low, high, masked, self.name)
@@ -167,6 +170,25 @@ def _is_graded(match: re.Match[str]) -> bool:
 def _is_strong(match: re.Match[str]) -> bool:
     return grade(match["secret"]) == STRONG and not is_template(match["secret"])
 
+
+def _is_password(match: re.Match[str]) -> bool:
+    secret = match["secret"]
+    if is_template(secret) or is_example(secret):
+        return False
+    return grade(secret) >= WEAK or is_mixed_letters(secret)
+
+
+def _is_chosen(match: re.Match[str]) -> bool:
+    """Return whether a value in source code is random, or a password that a person chose."""
+    secret = match["secret"]
+    if is_template(secret) or is_example(secret):
+        return False
+    chosen = r"(?=.{10})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])"
+    return grade(secret) >= (WEAK if re.match(chosen, secret) else STRONG)
+
+
+_CODE_CONTEXTS: Final = ("call-argument", "url-key")
+"""Rules of commands whose context is common in source code."""
 
 _QUOTE = r"""\\*["']"""
 
@@ -315,12 +337,12 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "shell-variable",
-        ("setenv ", "set -", "ENV "),
-        r"(?:(?<!\w)|(?<=\\[nrt]))(?:setenv|set -[gUx]{1,3}|ENV)[ \t]{1,4}[A-Z0-9_]{0,60}"
+        ("setenv ", "setx ", "set -", "ENV "),
+        r"(?:(?<!\w)|(?<=\\[nrt]))(?:setenv|setx|set -[gUx]{1,3}|ENV)[ \t]{1,4}[A-Z0-9_]{0,60}"
         r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASS|API_?KEY|ACCESS_KEY|SECRET_KEY"
         r"|PRIVATE_KEY)[ \t]{1,4}"
         rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\$<{{=-][^\s\"'\\]{{3,512}})",
-        r"(?:setenv|set -[gUx]{1,3}|ENV)(?: |\\t){1,4}[A-Z0-9_]{4}",
+        r"(?:setenv|setx|set -[gUx]{1,3}|ENV)(?: |\\t){1,4}[A-Z0-9_]{4}",
         _is_graded,
     ),
     Rule(
@@ -356,10 +378,17 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "directive",
-        ("requirepass", "masterauth", "bindpw", "rootpw", "password ", "passphrase "),
-        r"(?m)(?:^|(?<=\\n))[ \t]*(?:requirepass|masterauth|(?:olc)?rootpw|bindpw|password"
-        r"|passphrase)[ \t]{1,8}"
+        ("password ", "passphrase "),
+        r"(?m)(?:^|(?<=\\n))[ \t]*(?:password|passphrase)[ \t]{1,8}"
         r"(?P<secret>[^\s\"'\\:=]{4,256})[ \t]*(?=$|\\)",
+        None,
+        _is_graded,
+    ),
+    Rule(
+        "directive",
+        ("requirepass", "masterauth", "bindpw", "rootpw"),
+        r"(?:(?<![\w.])|(?<=\\[nrt]))(?:requirepass|masterauth|(?:olc)?rootpw|bindpw)[ \t]{1,8}"
+        rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\:=$<]{{4,256}})",
         None,
         _is_graded,
     ),
@@ -385,6 +414,10 @@ _CHECKS: Final = {
     "crates": _is_strong,
     "resend": _is_strong,
     "voyage": _is_strong,
+    "mem0": _is_strong,
+    "modal": _is_strong,
+    "gocardless": _is_strong,
+    "yandex-static": _is_strong,
 }
 
 _UNHINTED_NAMES: Final = ("vault-legacy",)
@@ -393,6 +426,9 @@ _UNHINTED_NAMES: Final = ("vault-legacy",)
 
 def _rules() -> Iterator[Rule]:
     yield from _TEXTUAL
+    for name, literals, expression in COMMANDS:
+        judge = _is_chosen if name in _CODE_CONTEXTS else _is_password
+        yield Rule(name, literals, expression, COMMAND_MARKERS.get(literals[0]), judge)
     for name, hints, expression in PROVIDERS:
         if "(?P<secret>" not in expression:
             expression = f"(?P<secret>{expression})"
@@ -400,8 +436,7 @@ def _rules() -> Iterator[Rule]:
         if name in _UNHINTED_NAMES:
             yield Rule(name, (), expression, marker, check, hints)
         else:
-            literals = tuple(hints.replace("||", "|").split())
-            yield Rule(name, literals, expression, marker, check)
+            yield Rule(name, tuple(hints.replace("||", "|").split()), expression, marker, check)
 
 
 RULES: Final = tuple(_rules())
@@ -422,7 +457,8 @@ def find_shaped(text: str) -> Iterator[Hit]:
 
 _ENCODED_STEMS: Final = (
     *("password", "passwd", "secret", "token", "api_key", "apikey", "PRIVATE KEY", "Authorization"),
-    *("sk-ant-", "sk-proj", "ghp_", "github_pat", "glpat-", "AKIA", "xoxb-", "AIza"),
+    *("sk-ant-", "sk-proj", "ghp_", "github_pat", "glpat-", "AKIA", "xoxb-", "AIza", "eyJhbGciOi"),
+    *("sk_live_", "gsk_", "AccountKey"),
 )
 
 

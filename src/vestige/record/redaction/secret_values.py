@@ -42,7 +42,8 @@ _PLACEHOLDER: Final = (
     r"|\[?filtered\]?"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
     r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token"
-    r"|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|file)://?\S*)"
+    r"|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|fileb?)://?\S*"
+    r"|arn:aws[a-z-]*:\S*|\[[a-z][a-z _-]{0,40}\]|#[0-9a-f]{3,8}|![01])"
     r"|\$\{[^}]*\}|\$\{\{.*\}\}|\$\([^)]*\)|\$[A-Za-z_]\w*|%[A-Z_]\w*%|#\{[^}]*\}|@@?\w+@@?"
     r"|\{\{?[^{}]{0,80}\}?\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
 )
@@ -56,13 +57,20 @@ _SCHEME: Final = (
 
 
 def is_placeholder(value: str) -> bool:
-    """Return whether a value is a placeholder: empty, `${NAME}`, `<token>`, `****`."""
-    if not value or value.isspace():
+    """Return whether a value is a placeholder: empty, `${NAME}`, `<token>`, `****`.
+
+    A few characters without letters and digits are not a secret either."""
+    if not value or value.isspace() or (len(value) < 4 and not any(map(str.isalnum, value))):
         return True
     if _compiled(_PLACEHOLDER).fullmatch(value) is not None:
         return True
     scheme = _compiled(_SCHEME).match(value)
     return scheme is not None and _compiled(_PLACEHOLDER).fullmatch(value, scheme.end()) is not None
+
+
+def is_filler(value: str) -> bool:
+    """Return whether a value is a shape that documentation fills with `x`: `ghp_xxxxxxxx`."""
+    return value.lower().endswith("xxxxxxxx")
 
 
 def is_template(value: str) -> bool:
@@ -107,7 +115,8 @@ def grade(value: str) -> int:
     pieces = _compiled(r"[-_./:,;@+=~]+").split(value)
     if all(piece.isalpha() or not piece for piece in pieces):
         # Words joined by dashes, slashes, dots: a name, a path, a passphrase.
-        return max((_grade_letters(piece) for piece in pieces if piece), default=WORD)
+        letters = max((_grade_letters(piece) for piece in pieces if piece), default=WORD)
+        return STRONG if any(map(is_mixed_letters, pieces)) else letters
     if value.replace(".", "").replace("-", "").replace(":", "").isdigit():
         return WEAK
     grades = [_grade_identifier(piece) for piece in pieces if piece and not piece.isdigit()]
@@ -121,6 +130,12 @@ def _is_mixed(value: str) -> bool:
     changes = len(_compiled(r"[a-z]+|[A-Z]+|[0-9]+").findall(value))
     share = 0.4 if len(value) >= 20 else 0.65  # a short name changes often: s3Bucket2Key
     return changes >= share * len(value) and _compiled("[0-9]").search(value) is not None
+
+
+def is_mixed_letters(value: str) -> bool:
+    """Return whether letters change between upper and lower case as in a random text."""
+    parts = _compiled(_PIECE).findall(value) if value.isalpha() and value.isascii() else []
+    return len(value) >= 10 and len(parts) >= 3 and len(value) <= 4 * len(parts)
 
 
 def _prose(value: str) -> int:

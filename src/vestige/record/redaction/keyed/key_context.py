@@ -73,7 +73,9 @@ def is_secret_value(word: str, value: str) -> bool:
 
 def is_doubtful_secret(word: str, value: str) -> bool:
     """Return whether the value of a doubtful key (`pass`, `stripe_key`) is a secret."""
-    if is_placeholder(value) or is_template(value) or value[:1] in "/~<^(":
+    if is_placeholder(value) or is_template(value):
+        return False
+    if value[:1] in "/~<^(" and re.fullmatch(r"[A-Za-z0-9+/]{60,}={0,2}", value) is None:
         return False
     if "://" in value or "`" in value:
         return False
@@ -142,8 +144,11 @@ class KeyContext:
     @property
     def is_argument(self) -> bool:
         """True if the key is an argument of a call: `f(token=x`."""
-        before = self.text[max(0, self.start - 24) : self.start].rstrip()
-        return before.endswith(("(", ",")) and not self.key.isupper()
+        before = self.text[max(0, self.start - 200) : self.start].rstrip()
+        if self.key.isupper() or not before.endswith(("(", ",")):
+            return False
+        # Options of a command are joined by commas, too: `mount -o user=a,password=x`.
+        return "(" in before or self.text[self.start - 1] != ","
 
     def hit(self, low: int, high: int, lowest: int = CODE, quoted: bool = False) -> Hit:
         """Return the hit for a value; harmless if its grade is below `lowest`."""

@@ -13,7 +13,7 @@ from vestige.record.redaction.secret_values import WEAK, WORD
 OPENS = re.compile(r"""[bfruBFRU]{0,2}(?P<q>\\*["'`])""")
 _CLOSING = re.compile(r"""\s{0,8}(?:[,}\]:;)\n\\]|\Z)""")
 _QUOTE_OR_LINE = re.compile(r"""(\\*)(["'`\n])""")
-_TOKEN_CHOICE = re.compile(r"""\\*["'],\s{0,8}\\*["']logprob""")
+_TOKEN_CHOICE = re.compile(r"""\\*["'],\s{0,8}\\*["'](?i:log_?prob|tokenId|token_id)""")
 _CONTAINER_PART = re.compile(r"""(\\*)(["'])|[\[\](){}]""")
 _COLON = re.compile(r"\s{0,8}:")
 

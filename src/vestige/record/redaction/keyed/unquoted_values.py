@@ -15,6 +15,7 @@ from vestige.record.redaction.secret_values import (
     WEAK,
     WORD,
     grade,
+    is_mixed_letters,
     is_placeholder,
     is_template,
 )
@@ -40,7 +41,7 @@ _TYPE = re.compile(
 
 def find_unquoted(context: KeyContext, assigns: re.Match[str]) -> Iterator[Hit]:
     text, at = context.text, assigns.end()
-    sign = assigns[0]
+    sign = "=" if "u003d" in assigns[0] else assigns[0].replace("\\t", "\t")
     if "\n" in sign or "\r" in sign:
         return
     if ":" in sign and "=" not in sign:
@@ -58,7 +59,8 @@ def find_unquoted(context: KeyContext, assigns: re.Match[str]) -> Iterator[Hit]:
         if before and before in "?&;" and not context.is_code:
             yield context.hit(*value.span())
         elif context.key.startswith("-") or text.startswith(";", value.end()):
-            lowest = STRONG if context.is_code else WORD
+            lowest = CODE if is_mixed_letters(value[0]) else WORD
+            lowest = STRONG if context.is_code else lowest
             yield context.hit(*value.span(), lowest)
         elif context.is_code or is_call:
             # A value with a dash is hardly an expression, and not an argument of a call.
@@ -80,6 +82,8 @@ def find_unquoted(context: KeyContext, assigns: re.Match[str]) -> Iterator[Hit]:
 def _find_after_colon(context: KeyContext, at: int, sign: str) -> Iterator[Hit]:
     """Yield the value of `password: x`, which is a line of YAML or a sentence."""
     text = context.text
+    if text.startswith("!!binary ", at):
+        at += len("!!binary ")
     value = _BARE.match(text, at)
     if value is None or _TYPE.match(value[0]):
         return
@@ -148,7 +152,8 @@ def _find_header(context: KeyContext, low: int) -> Iterator[Hit]:
         cookie = _COOKIE.match(text, low)
         if cookie is None or is_template(cookie["v"]):
             return
-        if context.is_code and (len(cookie["v"]) < 12 or grade(cookie["v"]) < STRONG):
+        content = cookie["v"].strip("\"'\\")
+        if context.is_code and (len(content) < 12 or grade(content) < STRONG):
             return
         if value := _HEADER_VALUE.match(text, low):
             yield context.hit(low, low + len(value[0].rstrip()))

@@ -1,0 +1,182 @@
+r"""The table of commands, calls and files that have a secret at a known position.
+
+Each row has a name (reports count by it), the literals without which the expression cannot match,
+and the expression. secret_patterns.py builds rules from the rows; the value must look like a
+password, because prose and source code use the same words.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_ARGUMENTS = r"[^\n|;&\\]{0,120}?"
+"""Other arguments of the same command."""
+_QUOTE = r"""\\*["']"""
+_VALUE = rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\$<{{-][^\s\"'\\]{{3,128}})"
+_LAST = r"(?=[ \t]*(?:$|[\n\\\"'|;&]))"
+
+COMMANDS: Final = (
+    # name, hints, expression
+    (
+        "cli-keystore",
+        ("-storepass", "-keypass", "-srcstorepass", "-deststorepass"),
+        rf"-(?:src|dest)?(?:store|key)pass[ \t]{{1,4}}{_VALUE}",
+    ),
+    ("cli-archive", ("unzip ",), rf"\bunzip\b{_ARGUMENTS}[ \t]-P[ \t]{{0,4}}{_VALUE}"),
+    ("cli-archive", ("7z ", "7za ", "7zr "), rf"\b7z[ar]?\b{_ARGUMENTS}[ \t]-p(?=\S){_VALUE}"),
+    (
+        "cli-database",
+        ("sqlcmd ",),
+        rf"\bsqlcmd\b{_ARGUMENTS}[ \t]-P[ \t]{{0,4}}{_VALUE}",
+    ),
+    (
+        "cli-database",
+        ("sqlplus ", "sqlldr ", "expdp ", "impdp "),
+        rf"\b(?:sqlplus|sqlldr|expdp|impdp)\b{_ARGUMENTS}[ \t][\w$#]{{1,30}}/"
+        r"(?P<secret>[^\s\"'\\@/]{3,128})@",
+    ),
+    (
+        "jdbc-oracle",
+        ("jdbc:oracle:",),
+        r"jdbc:oracle:\w{1,8}:[\w$#]{1,30}/(?P<secret>[^\s\"'\\@/]{3,128})@",
+    ),
+    (
+        "cli-account",
+        ("rabbitmqctl ",),
+        r"\brabbitmqctl[ \t]{1,4}(?:-n[ \t]{1,4}\S{1,64}[ \t]{1,4})?"
+        rf"(?:add_user|change_password)[ \t]{{1,4}}\S{{1,64}}[ \t]{{1,4}}{_VALUE}",
+    ),
+    (
+        "cli-account",
+        ("htpasswd ",),
+        r"\bhtpasswd[ \t]{1,4}-\w{0,6}b\w{0,6}(?:[ \t]{1,4}[^\s\"'\\]{1,128}){1,2}[ \t]{1,4}"
+        rf"{_VALUE}(?:{_QUOTE})?{_LAST}",
+    ),
+    (
+        "cli-account",
+        ("useradd ", "usermod "),
+        rf"\buser(?:add|mod)\b{_ARGUMENTS}[ \t]-p[ \t]{{1,4}}{_VALUE}",
+    ),
+    (
+        "cli-account",
+        ("chpasswd",),
+        rf"\becho[ \t]{{1,4}}(?:{_QUOTE})?[\w.-]{{1,64}}:(?P<secret>[^\s\"'\\$|]{{4,128}})"
+        rf"(?:{_QUOTE})?[ \t]{{0,4}}\|[ \t]{{0,4}}(?:sudo[ \t]{{1,4}})?chpasswd",
+    ),
+    (
+        "cli-account",
+        ("sudo -",),
+        rf"\becho[ \t]{{1,4}}(?:{_QUOTE})?(?P<secret>[^\s\"'\\$|]{{4,128}})(?:{_QUOTE})?"
+        r"[ \t]{0,4}\|[ \t]{0,4}sudo[ \t]{1,4}-\w{0,4}S",
+    ),
+    (
+        "cli-login",
+        ("vault login ",),
+        rf"\bvault login[ \t]{{1,4}}(?:-[\w=-]{{1,40}}[ \t]{{1,4}}){{0,3}}(?:token=)?{_VALUE}",
+    ),
+    ("cli-login", ("twine upload ",), rf"\btwine upload\b{_ARGUMENTS}[ \t]-p[ \t]{{1,4}}{_VALUE}"),
+    (
+        "cli-login",
+        ("smbclient ", "rpcclient "),
+        rf"\b(?:smb|rpc)client\b{_ARGUMENTS}[ \t]-U[ \t]{{0,4}}(?:{_QUOTE})?[\w./-]{{1,64}}%{_VALUE}",
+    ),
+    (
+        "cli-login",
+        ("net use ",),
+        r"\bnet use\b[^\n|;&]{1,120}?[ \t](?P<secret>[^\s\"'\\$<{/:-][^\s\"'\\]{3,128})"
+        r"[ \t]{1,4}/user:",
+    ),
+    (
+        "cli-wifi",
+        ("wpa_passphrase ",),
+        rf"\bwpa_passphrase[ \t]{{1,4}}\S{{1,64}}[ \t]{{1,4}}{_VALUE}",
+    ),
+    (
+        "cli-setting",
+        ("aws configure set ",),
+        r"\baws configure set[ \t]{1,4}(?:aws_secret_access_key|aws_session_token)[ \t]{1,4}"
+        rf"{_VALUE}",
+    ),
+    (
+        "cli-setting",
+        ("npm config set ", "yarn config set "),
+        r"\b(?:p?npm|yarn) config set[ \t]{1,4}\S{0,120}(?:_authToken|_password|_auth"
+        rf"|npmAuthToken)[ \t=]{{1,4}}{_VALUE}",
+    ),
+    (
+        "basic-auth",
+        ("BasicAuth(", "DigestAuth(", "auth=("),
+        rf"(?:(?:Basic|Digest)Auth\(|\bauth=\()\s{{0,8}}(?:\w{{1,16}}=)?{_QUOTE}"
+        rf"[^\"'\\\n]{{1,128}}{_QUOTE}\s{{0,4}},\s{{0,8}}(?:\w{{1,16}}=)?{_QUOTE}"
+        r"(?P<secret>[^\"'\\\n]{4,256})",
+    ),
+    (
+        "call-argument",
+        (
+            "assword(",
+            "ASSWORD(",
+            "asswd(",
+            "assphrase(",
+            "piKey(",
+            "pi_key(",
+            "essToken(",
+            "ecretKey(",
+        ),
+        r"(?i:password|passwd|passphrase|api_?key|secretkey|accesstoken)\(\s{0,4}"
+        rf"{_QUOTE}(?P<secret>[^\"'\\\s]{{6,256}}){_QUOTE}\s{{0,4}}\)",
+    ),
+    (
+        "digest-response",
+        ("response=",),
+        r"\bresponse=\\*\"(?P<secret>[0-9a-f]{32,64})\\*\"",
+    ),
+    (
+        "approle",
+        ("secret_id",),
+        r"secret_id[\"'\\]{0,4}\s{0,2}[:=]\s{0,2}[\"'\\]{0,4}"
+        r"(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})",
+    ),
+    (
+        "url-key",
+        ("?key=", "&key="),
+        r"://[^\s\"'<>\\]{1,300}[?&]key=(?P<secret>[\w-]{24,128})(?![\w-])",
+    ),
+    (
+        "password-word",
+        (
+            *(
+                "contraseña",
+                "Contraseña",
+                "contrasena",
+                "mot de passe",
+                "Mot de passe",
+                "wachtwoord",
+            ),
+            *(
+                "Wachtwoord",
+                "senha:",
+                "Senha:",
+                "senha é",
+                "hasło",
+                "Hasło",
+                "lösenord",
+                "Lösenord",
+            ),
+            *("пароль", "Пароль", "密码", "密碼", "パスワード", "비밀번호"),
+        ),
+        r"(?:[Cc]ontrase(?:ñ|n)a|[Mm]ot de passe|[Ww]achtwoord|[Ss]enha|[Hh]asło|[Ll]ösenord"
+        r"|[Пп]ароль|密[码碼]|パスワード|비밀번호)[\"'*`]{0,3}\s{0,3}"
+        r"(?:[:=：]|is\b|es\b|est\b|é|to\b|är\b|[是为為は])\s{0,3}[\"'*`]{0,3}"
+        r"(?P<secret>[^\s\"'\\<>,，。`*：:=]{4,128})",
+    ),
+)
+
+COMMAND_MARKERS: Final = {
+    "sudo -": r"sudo -\w{0,4}S",
+    "unzip ": r"unzip [^|;&]{0,120}-P",
+    "useradd ": r"user(?:add|mod) [^|;&]{0,120}-p",
+    "7z ": r"7z[ar]? [^|;&]{0,120}-p",
+    "response=": r'response=\\*"[0-9a-f]{32}',
+    "?key=": r"[?&]key=[\w-]{24}",
+}
+"""By the first literal of a row: what the scanner looks for, where the literals are common."""
