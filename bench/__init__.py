@@ -3,7 +3,7 @@
     python -m bench                 # everything, and bench/RESULTS.md
     python -m bench emit ingest     # only these sections; nothing is written
 
-Machines differ and so do moments, so no figure stands alone: what we measure runs beside
+Machines differ and so do moments, so no figure is given alone: our code is measured beside
 a floor (the least work that could do the job) and beside the tools that people use now,
 in turns, in one run. `met` is always computed from what was just measured.
 

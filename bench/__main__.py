@@ -57,8 +57,8 @@ because what is compared takes turns in one run, but on a busy machine a ratio t
 moves by a fifth or so: do not lean on a target that is only just met. *Floor* is the least work that could do the same
 job, written by hand for this benchmark. *Peer* is the tool that the row names, measured in the
 same run unless the row says quoted. *Ratio* is ours to the floor, or how much less we take than
-the peer. *Met* is computed from the figures in its row; `-` means that there is no target or that
-something could not be measured here. Times of a span are the lowest of several rounds' medians (p50),
+the peer. *Met* is computed from the figures in its row; `-` means that the row has no target or that
+it could not be measured here. Times of a span are the lowest of several rounds' medians (p50),
 for ours, the floor and the peers alike; a median leaves out what a recorder does in background threads; the row on CPU has that too. OpenTelemetry's batch processor
 drops spans while its queue is full, also during the calls that are timed."""
 
@@ -101,7 +101,7 @@ def show(results: dict[str, Sequence[Figure]]) -> None:
         for figure in figures:
             table.add_row(*figure.cells(), style="red" if figure.met is False else None)
     console = Console()
-    # A pipe has no width of its own; a wrapped table is no use to anyone.
+    # A pipe has no width of its own; a wrapped table cannot be read.
     console = console if console.is_terminal else Console(width=170)
     console.print(table)
 

@@ -226,13 +226,13 @@ def structlog_orjson(folder: Path) -> Contender:
     return _two_lines(lambda message, fields: log.info(message, **fields))
 
 
-def _two_lines(say: Callable[[str, dict[str, Any]], object]) -> Contender:
+def _two_lines(write: Callable[[str, dict[str, Any]], object]) -> Contender:
     def begin() -> None:
-        say("start", {"name": NAME, **attributes(), "input": INPUT})
+        write("start", {"name": NAME, **attributes(), "input": INPUT})
 
     def call() -> None:
         begin()
-        say("end", {"name": NAME, "output": OUTPUT})
+        write("end", {"name": NAME, "output": OUTPUT})
 
     return Contender(call, begin)
 

@@ -1,7 +1,7 @@
 """The cost of one tool-call span: opened and closed, 5 attributes, 300 B in, 1 KB out.
 
 Contenders take turns, a fresh process each, several rounds; a figure is the lowest of the
-rounds' medians: on a shared machine some rounds are twice as slow as others, whoever has them.
+rounds' medians: on a shared machine some rounds are twice as slow as others.
 """
 
 from __future__ import annotations

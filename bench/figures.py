@@ -59,7 +59,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """None: there is no goal, or nothing was measured that it could be asked of."""
+        """Return whether the goal was met; None without a goal or a measured value."""
         if self.goal is None or self.ours is None:
             return None
         bound = self.goal.bound

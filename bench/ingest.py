@@ -107,7 +107,7 @@ def take_turns(home: Path, folder: Path, spans: int) -> tuple[Rates, Rates]:
 
 
 def collector_peak_mb(home: Path, folder: Path) -> float:
-    """The peak memory of a collector that takes it all in; 0 where it cannot be told."""
+    """Return the peak memory of a collector that ingests it all; 0 if it cannot be measured."""
     copy = shutil.copytree(home, folder / "copy")
     command = [sys.executable, "-m", "vestige", "collect", "--once"]
     env = place.environment() | {"VESTIGE_HOME": str(copy)}

@@ -3,7 +3,7 @@
 paced   20 calls over a second      burst   10,000 calls      open   5 calls under way
 
 Ours is read as a user would: the collector takes the journal in, the store is asked.
-A file is read line by line. Of two log lines, the first stands for a call under way.
+A file is read line by line. Of two log lines, the first counts as a call under way.
 """
 
 from __future__ import annotations

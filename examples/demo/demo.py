@@ -36,30 +36,30 @@ def main() -> int:
         "DEMO_API_KEY": SECRET,
         "DEMO_MARKER": str(WORK / "marker"),
     }
-    say("1. A support agent starts, recorded by Vestige.")
+    print_heading("1. A support agent starts, recorded by Vestige.")
     command = ["vestige", "run", "--", sys.executable, str(HERE / "agent.py")]
     echo("vestige run -- python agent.py")
     agent = subprocess.Popen(vestige(*command[1:]), env=env)
     pid = wait_for_marker(WORK / "marker", agent)
 
-    say("2. It is killed during a tool call, with SIGKILL.")
+    print_heading("2. It is killed during a tool call, with SIGKILL.")
     echo(f"kill -9 {pid}")
     os.kill(pid, signal.SIGKILL)
     code = agent.wait()
     click.echo(f"The agent is dead. vestige run returned its exit status: {code}")
 
-    say("3. Which runs are there?")
+    print_heading("3. Which runs are there?")
     show(env, "list")
-    say("4. What happened until then?")
+    print_heading("4. What happened until then?")
     show(env, "show")
-    say("5. Why? A debugging agent gets the same answer.")
+    print_heading("5. Why? A debugging agent gets the same answer.")
     show(env, "check", bad_news=True)
-    say("6. Is the recording complete? Does it contain the API key?")
+    print_heading("6. Is the recording complete? Does it contain the API key?")
     show(env, "doctor")
     leaks = find_leaks(home)
     click.echo(f"Files with the API key of the agent: {len(leaks)}")
 
-    say("Next steps")
+    print_heading("Next steps")
     activate = Path(sys.executable).parent / "activate"
     if shutil.which("vestige") is None and activate.is_file():
         click.echo(f"  . {from_here(activate)}")
@@ -104,7 +104,7 @@ def find_leaks(home: Path) -> list[Path]:
     ]
 
 
-def say(text: str) -> None:
+def print_heading(text: str) -> None:
     click.echo()
     click.secho(text, bold=True)
 

@@ -58,7 +58,7 @@ def test_it_tells_the_line_and_the_program_goes_on(home: Home, hanging: Process)
     done = vestige_process("stacks")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"pid {hanging.pid} stands at agent.py:9 in look_up")
+    assert done.stdout.startswith(f"pid {hanging.pid} at agent.py:9 in look_up")
     assert "Thread MainThread (most recent call last):" in done.stdout
     assert "threading.Event().wait()" in done.stdout
     assert hanging.poll() is None
@@ -74,7 +74,7 @@ def test_the_answer_stays_in_the_run_in_the_span_that_hangs_and_masked(
     assert process["pid"] == hanging.pid and process["threads"] == 1 and process["tasks"] == 0
     run = next(run for run in load(home) if run.info.short_id == answer["run"])
     (line,) = [log for log in run.logs if log.attributes.get("standing")]
-    assert line.message == process["said"] and line.body is not None
+    assert line.message == process["message"] and line.body is not None
     assert line.span_id == next(span.id for span in run.spans if span.type == "tool")
     assert "hush-hush-4711" not in process["stacks"] and "wait()  # " in process["stacks"]
     found = subprocess.run(["grep", "-r", "hush-hush-4711", str(home.root)], check=False)
@@ -120,7 +120,7 @@ def test_below_vestige_run_the_program_answers_and_not_the_supervisor(home: Home
 
     (answer,) = data["processes"]
     assert answer["pid"] != process.pid
-    assert "<string>:1 in <module>" in answer["said"]
+    assert "<string>:1 in <module>" in answer["message"]
 
 
 @pytest.mark.slow
@@ -135,10 +135,10 @@ def test_a_hang_is_written_down_by_itself_and_told_when_it_runs_and_when_it_was_
         assert time.monotonic() < deadline, shown
 
     runs = vestige_process("check")
-    assert "standstill" in runs.stdout and "stands at agent.py:9 in look_up" in runs.stdout
+    assert "standstill" in runs.stdout and "; at agent.py:9 in look_up" in runs.stdout
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     killed = vestige_process("check")
     assert "standstill" not in killed.stdout
     assert "[error] crash/" in killed.stdout
-    assert "s; stood at agent.py:9 in look_up" in killed.stdout
+    assert "s; at agent.py:9 in look_up" in killed.stdout

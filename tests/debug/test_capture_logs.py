@@ -301,8 +301,8 @@ def test_overlapping_captures_do_not_hear_each_other() -> None:
     assert [entry.message for entry in entries(made[1])] == ["second"] * 3
 
 
-def in_thread(say: str) -> None:
-    thread = threading.Thread(target=LOG.info, args=(say,))
+def in_thread(text: str) -> None:
+    thread = threading.Thread(target=LOG.info, args=(text,))
     thread.start()
     thread.join()
 

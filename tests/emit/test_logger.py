@@ -39,7 +39,7 @@ def test_lines_below_the_level_are_not_recorded(level: str) -> None:
 
     for name in order:
         getattr(log, name)("x")
-        log.say(name, "x", {})
+        log.record(name, "x", {})
 
     expected = [name for name in order[order.index(level) :] for _ in range(2)]
     assert [line.level for line in recorder.logs] == expected
@@ -134,7 +134,7 @@ def test_a_line_may_have_a_body() -> None:
     """For bridges, which have large payloads to hand over."""
     recorder = FakeRecorder()
 
-    recorder.logger("c").say("info", "m", {}, b"\xff\x00")
+    recorder.logger("c").record("info", "m", {}, b"\xff\x00")
 
     (line,) = recorder.logs
     assert line.body == "/wA="

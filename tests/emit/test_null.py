@@ -25,7 +25,7 @@ def test_a_disabled_recorder_is_a_no_op(home: Home) -> None:
             span.end(error=ValueError())
         log = recorder.logger("c")
         log.child(a=1).error("m", error=ValueError())
-        log.say("info", "m", {})
+        log.record("info", "m", {})
         assert log.span("s") is NULL_SPAN
     assert recorder.secret("value") == "value"
     recorder.on_any(print)

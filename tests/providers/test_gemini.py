@@ -16,7 +16,7 @@ RESULT = {
     "role": "user",
     "parts": [{"functionResponse": {"name": "f", "response": {"output": "14 °C"}}}],
 }
-SAY = {"role": "model", "parts": [{"text": "Fourteen."}]}
+ANSWER = {"role": "model", "parts": [{"text": "Fourteen."}]}
 
 
 def read(*contents: Any) -> Request:
@@ -81,7 +81,7 @@ def test_snake_case_is_read_too() -> None:
             [ASK, CALL, {"role": "user", "parts": RESULT["parts"] * 2}],  # type: ignore[operator]
             "contents[2]: 2 tool results for 1 calls",
         ),
-        ([ASK, SAY, CALL, RESULT], "contents[2]: a tool call must follow a user turn"),
+        ([ASK, ANSWER, CALL, RESULT], "contents[2]: a tool call must follow a user turn"),
         (
             [{"role": "assistant", "parts": [{"text": "x"}]}],
             "contents[0]: unknown role 'assistant'",

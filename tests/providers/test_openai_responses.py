@@ -14,7 +14,7 @@ ASK = {"type": "message", "role": "user", "content": [{"type": "input_text", "te
 THINK = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "14 °C"}
-SAY = {
+ANSWER = {
     "type": "message",
     "role": "assistant",
     "content": [{"type": "output_text", "text": "Fourteen.", "annotations": []}],
@@ -106,7 +106,7 @@ COMPLETE = {
     "object": "response",
     "status": "completed",
     "model": "gpt-5-2025-08-07",
-    "output": [THINK, SAY, CALL],
+    "output": [THINK, ANSWER, CALL],
     "error": None,
     "usage": {
         "input_tokens": 300,
@@ -137,7 +137,7 @@ def test_an_incomplete_answer_was_cut_by_length() -> None:
 
 EVENTS: list[dict[str, Any]] = [
     {"type": "response.created", "response": COMPLETE | {"status": "in_progress", "output": []}},
-    {"type": "response.output_item.added", "output_index": 0, "item": SAY | {"content": []}},
+    {"type": "response.output_item.added", "output_index": 0, "item": ANSWER | {"content": []}},
     {"type": "response.output_text.delta", "output_index": 0, "delta": "Four"},
     {"type": "response.output_text.delta", "output_index": 0, "delta": "teen."},
     {"type": "response.output_item.added", "output_index": 1, "item": CALL | {"arguments": ""}},

@@ -93,8 +93,8 @@ def test_every_snapshot_says_what_changed_since_the_one_before(bundle: Debugger)
     first, second = bundle.state().data()["snapshots"]
 
     assert [first["index"], second["index"]] == [0, 1]
-    assert [change["told"] for change in first["changes"]] == [['+ [0] {"steps":["read"]}']]
-    assert [change["told"] for change in second["changes"]] == [['+ [1] {"steps":["write"]}']]
+    assert [change["examples"] for change in first["changes"]] == [['+ [0] {"steps":["read"]}']]
+    assert [change["examples"] for change in second["changes"]] == [['+ [1] {"steps":["write"]}']]
     assert second["slices"][0]["item_count"] == 2
 
 
@@ -128,7 +128,7 @@ def test_a_value_told_as_a_state_is_a_snapshot_too(home: Home) -> None:
         two = debugger.state(f"{run_id}#2").data()["snapshot"]
 
     assert [each["index"] for each in data["snapshots"]] == [0, 1, 2, 3]
-    assert data["snapshots"][1]["changes"][0]["told"] == ["~ [0].plan.step: 1 → 2"]
+    assert data["snapshots"][1]["changes"][0]["examples"] == ["~ [0].plan.step: 1 → 2"]
     assert two["slices"][0]["items"] == [{"plan": {"step": 3}}]
 
 
@@ -175,7 +175,7 @@ def test_a_flag_that_became_a_number_is_a_change(home: Home) -> None:
     with vestige.open(home.root) as debugger:
         snapshots = debugger.state().data()["snapshots"]
 
-    assert [change["told"] for each in snapshots[1:] for change in each["changes"]] == [
+    assert [change["examples"] for each in snapshots[1:] for change in each["changes"]] == [
         ["~ [0].paid: 1 → true"],
         ['~ [0].paid: true → [0,{"x":1}]'],
         ["~ [0].paid[0]: 0 → false"],

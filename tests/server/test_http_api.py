@@ -365,14 +365,19 @@ def test_a_note_is_said_and_read_over_http(home: Home) -> None:
     secret = "sk-ant-api03-" + "x" * 40
     json_type = {"Content-Type": "application/json"}
 
-    def say(**note: object) -> Any:
+    def post_note(**note: object) -> Any:
         body = json.dumps(note).encode()
         return site.ask("/api/v1/notes", method="POST", body=body, headers=json_type)
 
     with served(home) as site:
-        added = say(id=f"{run}.s2", text=f"the key was {secret}", author="eva")
+        added = post_note(id=f"{run}.s2", text=f"the key was {secret}", author="eva")
         listed = site.data(f"/api/v1/notes?id={run}")
-        wrong = [say(id=run), say(id="r99", text="x"), say(id=run, text=" "), say(id=1, text="x")]
+        wrong = [
+            post_note(id=run),
+            post_note(id="r99", text="x"),
+            post_note(id=run, text=" "),
+            post_note(id=1, text="x"),
+        ]
         broken = site.ask("/api/v1/notes", method="POST", body=b"{", headers=json_type)
         large = site.ask("/api/v1/notes", method="POST", body=b"x" * 200_000)
         chunked = site.raw(

@@ -101,14 +101,14 @@ def served(
     ready = threading.Event()
     urls: list[str] = []
 
-    def tell(url: str) -> None:
+    def set_url(url: str) -> None:
         urls.append(url)
         ready.set()
 
     thread = threading.Thread(
         target=serve,
         args=(server, "127.0.0.1", 0),
-        kwargs={"collect": collect, "cert": cert, "key": key, "ready": tell},
+        kwargs={"collect": collect, "cert": cert, "key": key, "ready": set_url},
     )
     thread.start()
     assert ready.wait(WAIT_S)

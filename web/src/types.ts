@@ -580,7 +580,7 @@ export interface Change {
   added: number;
   removed: number;
   changed: number;
-  told: string[];
+  examples: string[];
 }
 export interface SnapshotRow {
   index: number;

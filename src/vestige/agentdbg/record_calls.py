@@ -1,10 +1,10 @@
-"""`record_llm_call`, `record_tool_call`, `record_state`: something that has just happened.
+"""`record_llm_call`, `record_tool_call`, `record_state`: record an event that just happened.
 
-Each is a span of its own that opens and closes at once, marked as an instant: how long the call
-took was not said. What the caller passes is kept as it is, a text as a text and an object as
-JSON; attributes say which is which where the body alone does not (formats/agentdbg/constants.py).
+Each event is a span that opens and closes at once, marked as an instant, because its duration is
+unknown. Text is stored as text and an object as JSON; where the body does not show which of the
+two was passed, an attribute does (formats/agentdbg/constants.py).
 
-Nothing here raises into the program, a guardrail aside.
+Only guardrails raise into the program.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def record_llm_call(
             _add_form(attributes, "prompt", prompt)
         if type(response) not in _SAYS_ITSELF:
             _add_form(attributes, "response", response)
-        _tell(parent, name, "llm", attributes, prompt, response, meta, status, error)
+        _record_instant(parent, name, "llm", attributes, prompt, response, meta, status, error)
     except Exception as failure:  # noqa: BLE001  # the program goes on, whatever it passed
         _failed("record_llm_call", failure)
 
@@ -93,7 +93,7 @@ def record_tool_call(
             _add_form(attributes, "args", args)
         if type(result) not in _SAYS_ITSELF:
             _add_form(attributes, "result", result)
-        _tell(parent, name, "tool", attributes, args, result, meta, status, error)
+        _record_instant(parent, name, "tool", attributes, args, result, meta, status, error)
     except Exception as failure:  # noqa: BLE001  # recording never raises
         _failed("record_tool_call", failure)
 
@@ -111,7 +111,7 @@ def record_state(state: Any = None, meta: dict[str, Any] | None = None, diff: An
             _add_form(attributes, "state", state)
         if type(diff) not in _SAYS_ITSELF:
             _add_form(attributes, "diff", diff)
-        _tell(parent, "state", "state", attributes, state, diff, meta, "ok", None)
+        _record_instant(parent, "state", "state", attributes, state, diff, meta, "ok", None)
     except Exception as failure:  # noqa: BLE001  # recording never raises
         _failed("record_state", failure)
 
@@ -129,7 +129,7 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-def _tell(
+def _record_instant(
     parent: Span,
     name: str,
     type: str,

@@ -1,10 +1,10 @@
 """The directory of a live run: `runs/<run_id>/events.jsonl` and `run.json`.
 
-One write per event to a file opened with O_APPEND: what was written survives `kill -9`.
-The lock of events.jsonl is held for as long as the run lives, whatever ends it: that is how a
-reader distinguishes a quiet run from a dead one.
+Each event is one write to a file opened with O_APPEND, so it survives `kill -9`. The lock of
+events.jsonl is held until the run ends, for whatever reason: a reader distinguishes an idle run
+from a dead one by it.
 
-Never raises. What cannot be written is dropped and counted, and said once on stderr.
+Never raises. Events that cannot be written are dropped and counted, and reported once on stderr.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ default.
     AGENTDBG_STOP_ON_LOOP and the other guardrails (guardrails.py)
 
 In config.yaml the names are lower case without the prefix, the guardrails under `guardrails:`.
-A value that makes no sense is a word on stderr, said once; what it would have replaced holds.
+An invalid value is reported once on stderr and ignored.
 """
 
 from __future__ import annotations

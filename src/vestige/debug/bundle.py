@@ -142,9 +142,9 @@ class DebugBundle:
         """
         text = os.path.expanduser(os.fspath(target))
         path = write_bundle(intact(self.content), text)
-        tell = getattr(self._source, "exported", None)
-        if tell is not None:
-            tell(path)  # a capture's spool is no longer needed to recover from
+        report_export = getattr(self._source, "exported", None)
+        if report_export is not None:
+            report_export(path)  # a capture's spool is no longer needed to recover from
         return path
 
     # --- what it holds -------------------------------------------------------------------------

@@ -158,9 +158,9 @@ class Capture:
     def _failed(self, error: BaseException) -> None:
         self._error = error
         if self._is_ours():
-            self._guarded("error", lambda: self._tell_failure(error))
+            self._guarded("error", lambda: self._record_failure(error))
 
-    def _tell_failure(self, error: BaseException) -> None:
+    def _record_failure(self, error: BaseException) -> None:
         self._recorder.write_fact(self._run.run_id, FAILED, dict(error_attributes(error)))
 
     # --- events -------------------------------------------------------------------------------

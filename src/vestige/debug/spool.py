@@ -333,7 +333,7 @@ class SpoolRecorder(Recorder):
         own = [path for writer, _, path in self.home.journal_files() if writer == self._lane.writer]
         for path in own[:-keep]:
             entries, size, bodies = self._measure(path)
-            # Said first: a reader believes it once the file is gone.
+            # Write the fact before deleting the file: a reader that misses the file needs it.
             self.write_fact(
                 "", SEGMENT_DROPPED, {"segment": path.name, "entries": entries, "size_bytes": size}
             )

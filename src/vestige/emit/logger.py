@@ -126,7 +126,7 @@ class Logger:
             )
         )
 
-    def say(
+    def record(
         self, level: str, message: str, attributes: Mapping[str, Any], body: Any = None
     ) -> None:
         """Record a line of any level, with attributes of any name and an optional body."""

@@ -35,7 +35,7 @@ class NullLogger(Logger):
     ) -> None:
         pass
 
-    def say(
+    def record(
         self, level: str, message: str, attributes: Mapping[str, Any], body: Any = None
     ) -> None:
         pass

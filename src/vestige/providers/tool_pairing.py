@@ -1,7 +1,7 @@
-"""Which tool calls of a history have their results, and where providers want them.
+"""Pair the tool calls of a history with their results, and find results in the wrong position.
 
-A call is answered once, after it, and (chat completions, Messages) at once: the messages after
-the call hold its results before anything else is said.
+Each call has one result after it. Chat completions and Messages also require that the results
+come directly after the call, before any other message.
 """
 
 from __future__ import annotations

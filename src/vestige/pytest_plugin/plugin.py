@@ -122,7 +122,7 @@ class BundlePlugin:
             run_id=spans.run_id if spans else None,
         )
         if spans is not None:
-            spans.tell_bundle(texts.clean(suite.path))
+            spans.set_bundle_path(texts.clean(suite.path))
         self._use(suite, spans)
 
     def _start_worker(self, shared: dict[str, Any]) -> None:
@@ -390,11 +390,10 @@ class BundlePlugin:
             tests.pass_quietly()
         elif not self._subtest_failed or report_text.subtest_of(report) is not None:
             case.passed(message)
-        # else the subtests have said it
+        # else the subtests have reported it
 
     def _is_over(self, report: pytest.TestReport) -> bool:
-        """Has the test nothing to tear down, so that after it pytest's own work is all that
-        happens?"""
+        """Return whether the test has no teardown, so that only work of pytest follows it."""
         # A subtest has its own kind of report.
         if not self._unwatched or type(report) is not pytest.TestReport or self._item is None:
             return False

@@ -141,7 +141,7 @@ class TestSpans:
     def redactor(self) -> Redactor | None:
         return self._recorder.redactor
 
-    def tell_bundle(self, path: str) -> None:
+    def set_bundle_path(self, path: str) -> None:
         if self._run is not None:
             self._run.set_attributes(bundle=path)
 

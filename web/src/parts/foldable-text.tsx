@@ -49,7 +49,7 @@ export function FoldableText({ text, code = false, more = "" }: Props) {
     }
   };
   return (
-    <div class="telling">
+    <div class="foldable">
       {isSource && open && long ? (
         <Code text={source} label="Text" class="tall" />
       ) : isSource ? (
@@ -61,7 +61,7 @@ export function FoldableText({ text, code = false, more = "" }: Props) {
       )}
       {more && <span class="quiet trace">{visible(more)}</span>}
       {(long || text.cut || source.length > TOOLS_CHARS) && (
-        <div class="rowline wrap telling-tools">
+        <div class="rowline wrap foldable-tools">
           {folds && (
             <button type="button" class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>
               {open ? "Show less" : "Show more"}

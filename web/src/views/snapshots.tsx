@@ -186,7 +186,7 @@ function Changed({ change }: { change: Change }) {
         </span>
       </h3>
       <pre class="trace mono">
-        {change.told.map((line, at) => (
+        {change.examples.map((line, at) => (
           <div key={at} class={line.startsWith("+") ? "add" : line.startsWith("-") ? "del" : ""}>
             {visible(line)}
           </div>

@@ -102,7 +102,7 @@ def _reply(store: Store, pid: int | None, answer: LogInfo | None) -> dict[str, A
         return {"pid": pid}
     text = store.read_body(answer.body.id).decode(errors="replace")
     counts = {name: answer.attributes.get(name) for name in ("threads", "tasks")}
-    return {"pid": pid, "said": answer.message, **counts, "stacks": text}
+    return {"pid": pid, "message": answer.message, **counts, "stacks": text}
 
 
 def _print(info: RunInfo, replies: Sequence[Mapping[str, Any]], as_json: bool) -> None:
@@ -120,7 +120,7 @@ def _print(info: RunInfo, replies: Sequence[Mapping[str, Any]], as_json: bool) -
                 f" `kill -TERM {pid}` ends it, and stores its stacks in the run."
             )
         else:
-            line = visible(each["said"].partition("; ")[2])
+            line = visible(each["message"].partition("; ")[2])
         click.echo(styled_line(f"pid {pid} {line}", "error" if text is None else "head running"))
         if text is not None:
             click.echo(redact_text(visible(text)))

@@ -47,7 +47,7 @@ def record_line(record: logging.LogRecord, recorder: context.LoggerSource | None
     try:
         # Not cached: the process's recorder may be closed and created again.
         logger = (recorder or context.default()).logger(record.name)
-        logger.say(_level(record.levelno), format_message(record), _attributes(record))
+        logger.record(_level(record.levelno), format_message(record), _attributes(record))
     except Exception:  # noqa: BLE001  # its arguments run the program's code
         pass
 

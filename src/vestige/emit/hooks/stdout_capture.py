@@ -93,7 +93,7 @@ class Prints:
             self._log("error", last, attributes | error_attributes(error))
 
     def _log(self, level: str, message: str, attributes: dict[str, Any]) -> None:
-        context.default().logger(self.name).say(level, message, attributes)
+        context.default().logger(self.name).record(level, message, attributes)
 
     def finish(self) -> None:
         """Record unfinished lines and the number of omitted prints, when the program ends."""

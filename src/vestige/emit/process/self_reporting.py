@@ -155,7 +155,7 @@ class SelfReporter:
         }
         if request.request_id:
             attributes["asked"] = request.request_id
-        message = f"{request.reason}; stands at {snapshot.at or 'no line of its own'}"
+        message = f"{request.reason}; at {snapshot.at or 'no line of its own'}"
         for span in self._innermost(request.run_id):
             self._logger(span)._record("info", message, attributes, snapshot.text)
 

@@ -271,10 +271,10 @@ class _Checker:
         payload = event.get("payload")
         if is_object(payload) and is_text(kind):
             for found in check_payload(kind, payload):
-                self._tell(f"{place}/payload", found)
+                self._add_found(f"{place}/payload", found)
             self._about_others(place, kind, payload)
 
-    def _tell(self, place: str, found: Found) -> None:
+    def _add_found(self, place: str, found: Found) -> None:
         pointer, rule, message, warning = found
         self.add(f"{place}{pointer}", rule, message, warning=warning)
 

@@ -115,7 +115,7 @@ def _write_trace(
 
 
 def _write_line(log: LogInfo, trace: TraceFile) -> None:
-    """Something that was said in no case, or in one that the trace did not begin."""
+    """Write a log record of no case, or of a case that the trace did not start."""
     kind, case = _kind(log), log.attributes.get("case")
     message = log.message if log.message != kind else ""
     trace.write(kind, ts=_ts(log.time_ns), case=str(case or ""), message=message)

@@ -22,7 +22,7 @@ from vestige.formats.artifacts.file_structs import Bundle, Repro, TraceEvent
 from vestige.formats.artifacts.from_records import new_folder
 from vestige.formats.artifacts.json_files.parsing import parse_quoted, parse_variables
 from vestige.formats.artifacts.read import DirectoryTree
-from vestige.formats.artifacts.trace_events import Step, parse_event, tell
+from vestige.formats.artifacts.trace_events import Step, iter_steps, parse_event
 from vestige.formats.artifacts.validate import check_bundle
 from vestige.formats.artifacts.write import SuiteFacts, TraceFile, finish_bundle
 from vestige.formats.timestamps import parse_time_ns
@@ -134,7 +134,7 @@ def _copy_events(shard: _Shard, trace: TraceFile, moved: dict[str, str]) -> None
     parsed = (parse_event(line) for line in data.split(b"\n") if line.strip())
     events = [event for event in parsed if isinstance(event, TraceEvent)]
     explicit = b'"case_end"' in data
-    for step in tell(events, explicit):
+    for step in iter_steps(events, explicit):
         if step.action in ("open", "event"):
             _copy(step.event, trace, moved)
         elif step.action == "close" and step.case is not None:

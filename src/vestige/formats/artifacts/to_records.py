@@ -19,7 +19,7 @@ from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.file_structs import TraceEvent
 from vestige.formats.artifacts.json_files.parsing import NotJsonError, parse_json
 from vestige.formats.artifacts.read import Item, Tree, UnreadablePartError
-from vestige.formats.artifacts.trace_events import Case, Step, parse_event, tell
+from vestige.formats.artifacts.trace_events import Case, Step, iter_steps, parse_event
 from vestige.formats.protocol import Problem, Source, is_uuid4
 from vestige.formats.test_suites import SuiteRecords, parse_time_ns
 from vestige.limits import (
@@ -94,7 +94,7 @@ class _Reader:
     def records(self) -> Iterator[KnownRecord]:
         lost: list[str] = []
         failures = unknown = 0
-        for step in tell(self._events(), self._has_ends()):
+        for step in iter_steps(self._events(), self._has_ends()):
             self._time_ns = parse_time_ns(step.event.ts) or self._time_ns
             if not self._opened:
                 self._opened = True
@@ -111,7 +111,7 @@ class _Reader:
                 status = "error" if failed else "interrupted" if unknown else "ok"
                 yield self._suite.close(status, self._time_ns, self._counts(step))
             elif step.action not in ("suite", "lost", "close", "end"):
-                yield from self._tell(step)
+                yield from self._convert_step(step)
         if not self._ended:
             yield from self._interrupted(lost)
         yield from self._files()
@@ -160,7 +160,7 @@ class _Reader:
             tail = chunk[-16:]
         return False
 
-    def _tell(self, step: Step) -> Iterator[KnownRecord]:
+    def _convert_step(self, step: Step) -> Iterator[KnownRecord]:
         event, case = step.event, step.case
         if step.action == "open" and case is not None:
             key = str(case.number)

@@ -1,6 +1,6 @@
 """Cases from trace events: which began, what was asserted, how they ended. Pure.
 
-    for step in tell(events): step.action, step.case, step.event
+    for step in iter_steps(events): step.action, step.case, step.event
 
 In the first era a case ends where the next one begins. Later there are `case_end` events, and
 cases may run side by side; then only these end a case. Either way every step says which case it
@@ -99,8 +99,8 @@ class Step(NamedTuple):
     event: TraceEvent
 
 
-def tell(events: Iterable[TraceEvent], explicit: bool = False) -> Iterator[Step]:
-    """`explicit`: the trace has `case_end` events somewhere."""
+def iter_steps(events: Iterable[TraceEvent], explicit: bool = False) -> Iterator[Step]:
+    """Iterate over the steps of a trace. `explicit`: it has `case_end` events."""
     running: dict[str, Case] = {}
     count = 0
     last: TraceEvent | None = None

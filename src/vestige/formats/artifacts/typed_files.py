@@ -31,7 +31,7 @@ def check_untyped(path: str, data: bytes, report: Report) -> None:
     try:
         parse_json(data, report.profile == "strict")
     except NotJsonError as error:
-        tell(error, path, report)
+        report_bad_json(error, path, report)
 
 
 def check_typed(part: Part, data: bytes, inventory: Inventory, report: Report) -> Any:
@@ -39,10 +39,10 @@ def check_typed(part: Part, data: bytes, inventory: Inventory, report: Report) -
     try:
         value = parse_json(data, report.profile == "strict")
     except DoubledKeyError as error:
-        tell(error, part.path, report)
+        report_bad_json(error, part.path, report)
         value = error.value
     except NotJsonError as error:
-        tell(error, part.path, report)
+        report_bad_json(error, part.path, report)
         return {}
     if report.profile == "strict" or not _fits(data, part.type):
         for fault in find_faults(value, schema_of(part.type)):
@@ -79,12 +79,12 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type)
 
 
-def tell(error: NotJsonError, path: str, report: Report) -> None:
+def report_bad_json(error: NotJsonError, path: str, report: Report) -> None:
     report.add(error.rule, path, error.message, f"line {error.line}" if error.line else "")
 
 
 def check_names(value: dict[str, Any], path: str, inventory: Inventory, report: Report) -> None:
-    """The suite and timestamp of the bundle, wherever they are said."""
+    """Check that a file states the suite and timestamp of its bundle."""
     for key, name in _NAMES.items():
         own, expected = value.get(key), inventory.head.get(name)
         if isinstance(own, str) and isinstance(expected, str) and own != expected:

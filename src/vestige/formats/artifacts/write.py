@@ -43,7 +43,7 @@ _FOLDERS: Final = ("diagnostics", "transcript", "logs", "screenshots", "scenario
 _COUNTED: Final = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 3}
 
 _NO_SERVER: Final = {"port": None, "auth": "none", "storage_root": ""}
-"""What later eras tell of the server under test: a suite of ours has none."""
+"""The server under test, in later eras; a suite of ours has none."""
 
 NO_GIT: Final = Git("unknown", "unknown", False)
 
@@ -150,7 +150,7 @@ def read_cases(
     """Return the cases of a trace and its last counters. A torn line is skipped.
     `seen`: gets every event, so that a trace need not be read twice."""
     from vestige.formats.artifacts.trace_events import (
-        tell,  # who wrote a trace itself need not read it
+        iter_steps,  # the writer of a trace needs no reader
     )
 
     path = root / constants.TRACE
@@ -163,7 +163,7 @@ def read_cases(
             seen(event)
             yield event
 
-    steps = tell(events(), _has_ends(path))
+    steps = iter_steps(events(), _has_ends(path))
     cases = [step.case for step in steps if step.action == "open" and step.case is not None]
     return cases, counts
 

@@ -1,8 +1,8 @@
 """Payloads of events, as in run-event-payloads.schema, from spans, log records and bodies.
 
-    tell = Telling(source, root_id, machine)
-    tell.started(span)                # of node.started
-    tell.returned(span)               # of agent.toolReturned
+    payloads = EventPayloads(source, root_id, machine)
+    payloads.started(span)                # of node.started
+    payloads.returned(span)               # of agent.toolReturned
 
 Elsewhere: which events there are, and in which order, formats/openwop/from_records.py; what may
 leave, formats/openwop/redaction_modes.py.

@@ -9,12 +9,12 @@
     another span            node.started; node.completed, node.failed or node.cancelled
     a span `tool`           also agent.toolCalled and agent.toolReturned
     a span `llm`            also provider.usage, when it ended
-    a line said             log.appended
+    a log record            log.appended
 
-The one hard fact: bundle, event poll and snapshot all come from here, so they cannot differ. What
-ended the run comes last, whatever was written after it.
+Bundle, event poll and snapshot all come from here, so they cannot differ. The event that ended
+the run comes last, also if records were written after it.
 
-Elsewhere: payloads in formats/openwop/event_payloads.py; putting it together in
+Elsewhere: payloads are in formats/openwop/event_payloads.py, the assembly of a bundle in
 formats/openwop/assemble.py.
 """
 
@@ -75,7 +75,7 @@ class Story:
         self.cut: list[str] = []
         """Parts of the run itself that are too large to go out whole."""
         self._node_ids = _node_ids_of(source.run.spans)
-        self._tell = EventPayloads(source, self.root_id, machine, self._node_ids)
+        self._payloads = EventPayloads(source, self.root_id, machine, self._node_ids)
         nodes: list[SpanInfo | LogInfo] = [*source.run.spans, *source.run.logs]
         if any(node.redacted for node in nodes):
             self.privacy.refuse()
@@ -153,7 +153,7 @@ class Story:
         most = self._part_max
         # Marks and escapes may make it larger on its way out: the second look is at what goes out.
         if ref.size_bytes <= most:
-            value = self._tell.object(ref)
+            value = self._payloads.object(ref)
             if len(self.privacy.render(value)) <= most:
                 return value
         self.cut.append(name)
@@ -244,26 +244,26 @@ class Story:
     def _iter_payloads(
         self, node: SpanInfo | LogInfo, ends: bool
     ) -> Iterator[tuple[str, str, Payload]]:  # as many as `_count` says
-        tell = self._tell
+        payloads = self._payloads
         if isinstance(node, LogInfo):
             line = self._source.load_log(node)
-            yield "log.appended", _line_key(line), lambda: tell.line(line)
+            yield "log.appended", _line_key(line), lambda: payloads.line(line)
         elif not ends:
-            yield "node.started", f"{node.id}.started", lambda: tell.started(node)
+            yield "node.started", f"{node.id}.started", lambda: payloads.started(node)
             if node.type == "tool":
-                yield "agent.toolCalled", f"{node.id}.called", lambda: tell.called(node)
+                yield "agent.toolCalled", f"{node.id}.called", lambda: payloads.called(node)
         else:
             if node.type == "tool":
-                yield "agent.toolReturned", f"{node.id}.returned", lambda: tell.returned(node)
+                yield "agent.toolReturned", f"{node.id}.returned", lambda: payloads.returned(node)
             if cost_metrics.has_usage(node):
-                yield "provider.usage", f"{node.id}.usage", lambda: tell.usage(node)
+                yield "provider.usage", f"{node.id}.usage", lambda: payloads.usage(node)
             key = f"{node.id}.ended"
             if node.status == "ok":
-                yield "node.completed", key, lambda: tell.completed(node)
+                yield "node.completed", key, lambda: payloads.completed(node)
             elif node.status == "cancelled":
-                yield "node.cancelled", key, lambda: tell.cancelled(node)
+                yield "node.cancelled", key, lambda: payloads.cancelled(node)
             else:
-                yield "node.failed", key, lambda: tell.failed(node)
+                yield "node.failed", key, lambda: payloads.failed(node)
 
     def _event(
         self, kind: str, key: str, at_ns: int, sequence: int, node_id: str | None, payload: Payload
@@ -287,7 +287,7 @@ class Story:
 
     def _node_of(self, node: SpanInfo | LogInfo) -> str | None:
         span_id = node.id if isinstance(node, SpanInfo) else node.span_id
-        return None if span_id in (None, self.root_id) else self._tell.node_id(span_id)
+        return None if span_id in (None, self.root_id) else self._payloads.node_id(span_id)
 
     def _run_started(self) -> dict[str, Any]:
         return {"workflowId": workflow_id(self.info), "inputs": self._inputs}
@@ -303,7 +303,7 @@ class Story:
         if status == "cancelled":
             return "run.cancelled", lambda: took
         failed = self._failed_node
-        where = {} if failed is None else {"failedNodeId": self._tell.node_id(failed.id)}
+        where = {} if failed is None else {"failedNodeId": self._payloads.node_id(failed.id)}
         return "run.failed", lambda: {"error": self._error, **where, **took}
 
     # --- spans and notes ------------------------------------------------------------------------
@@ -325,7 +325,7 @@ class Story:
             attempt = span.attributes.get("attempt")
             attributes = {
                 **shared,
-                NODE_ID: self._tell.node_id(span.id),
+                NODE_ID: self._payloads.node_id(span.id),
                 "openwop.node_type": span.type or "step",
                 "openwop.node_attempt": attempt - 1 if type(attempt) is int and attempt > 0 else 0,
                 **_spent(cost_metrics.total([span], self._source.prices)),
@@ -346,7 +346,7 @@ class Story:
         return self._annotation(next(each for each in self._source.notes if each.id == note_id))
 
     def _annotation(self, note: Note) -> bytes:
-        node_id = None if note.span_id is None else self._tell.node_id(note.span_id)
+        node_id = None if note.span_id is None else self._payloads.node_id(note.span_id)
         return self.privacy.render(note_mapping.annotation_of(note, node_id))
 
     def find_span(self, node_id: str) -> str | None:
@@ -354,7 +354,11 @@ class Story:
         if node_id == self.root_id:
             return node_id
         return next(
-            (span.id for span in self._source.run.spans if self._tell.node_id(span.id) == node_id),
+            (
+                span.id
+                for span in self._source.run.spans
+                if self._payloads.node_id(span.id) == node_id
+            ),
             None,
         )
 

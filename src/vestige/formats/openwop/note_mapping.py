@@ -17,7 +17,7 @@ from vestige.record.note import Note
 
 SIGNALS: Final = ("rating", "correction", "label", "flag")
 LOCAL: Final = "local"
-"""Who said it, where nobody is named."""
+"""The author of a note without a named one."""
 
 
 def annotation_of(note: Note, node_id: str | None = None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Every rule of an OpenWOP debug bundle: its id, what it asks, and where that is said.
+"""The rules of an OpenWOP debug bundle: id, requirement, and the section that states it.
 
-Elsewhere: formats/openwop/validate.py looks for what breaks them; docs/reference/rules.md is made
-from this table.
+Elsewhere: formats/openwop/validate.py checks them; docs/reference/rules.md is generated from this
+table.
 """
 
 from __future__ import annotations

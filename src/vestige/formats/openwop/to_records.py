@@ -1,17 +1,17 @@
-"""A bundle as a run.
+"""Convert a bundle to the records of a run.
 
     run.*                                  the root span
     node.started ... node.completed        a span; its type is ours where the typeId names one
     agent.toolCalled, agent.toolReturned   a span `tool`, or what goes in and out of the node's own
     provider.usage                         tokens and cost of the node's span, which is `llm` then
-    log.appended                           a line said
-    any other                              a line with the event's type, its payload as the body
+    log.appended                           a log record
+    any other                              a log record; the payload is its body
 
-The one hard fact: ids derive from the bundle's, numbers from positions, so a later and longer
-bundle of the same run adds to an earlier one. The end has a writer of its own, and so has the word
-that the bundle is partial.
+Ids derive from the ids of the bundle and sequence numbers from positions, so a later and longer
+bundle of the same run adds to an earlier one. The end of the run and the note that the bundle is
+partial have their own writers.
 
-Elsewhere: what is wrong with a bundle, formats/openwop/validate.py.
+Elsewhere: formats/openwop/validate.py reports problems of a bundle.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def parse_snapshot(line: str, index: int = 0) -> SnapshotPayload:
         errors.append(f"version is {_shown(version)} (expected '1')")
     if not isinstance(created_at, str) or parse_time(created_at) is None:
         errors.append(f"created_at is {_shown(created_at)} (expected an ISO 8601 time)")
-    if isinstance(found.get("validation_error"), str):  # said by who took it
+    if isinstance(found.get("validation_error"), str):  # set by the recorder of the snapshot
         errors.append(found["validation_error"])
     slices, faults = _slices(found.get("slices", []))
     return SnapshotPayload(

@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(Note).decode
 
 
 def notes_extra(source: RunToWrite) -> Iterator[Extra]:
-    """The component that holds a run's notes; none where nothing was said."""
+    """Return the component with the notes of a run, or None without notes."""
     if source.notes:
         lines = [_encode(note) + b"\n" for note in source.notes]
         yield Extra(NAME, NOTES, len(lines), lambda: iter(lines))

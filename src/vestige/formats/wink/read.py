@@ -125,7 +125,9 @@ class Members:
                     left -= len(chunk)
                     yield chunk
         except _BAD as error:
-            raise BundleCorruptedError(f"{self.path}: {name} is damaged: {_say(error)}.") from error
+            raise BundleCorruptedError(
+                f"{self.path}: {name} is damaged: {_describe_error(error)}."
+            ) from error
         if left:
             raise BundleCorruptedError(
                 f"{self.path}: {name} ends {left} bytes early (it says"
@@ -518,7 +520,9 @@ def _open_archive(path: Path) -> zipfile.ZipFile:
         return zipfile.ZipFile(file)
     except _BAD as error:
         file.close()
-        raise BundleCorruptedError(f"{path}: not a readable zip: {_say(error)}.") from error
+        raise BundleCorruptedError(
+            f"{path}: not a readable zip: {_describe_error(error)}."
+        ) from error
 
 
 def check_members(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
@@ -579,7 +583,7 @@ def _check_sizes(path: Path, infos: list[zipfile.ZipInfo]) -> None:
             )
 
 
-def _say(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
 
 

@@ -108,7 +108,7 @@ def _tool(tool: dict[str, Any], begin: int, end: int) -> ToolSchema:
 
 
 def _text(content: object) -> str:
-    """The text of a content: a string, or blocks of which some have text. Thinking is not said."""
+    """Return the text of a content: a string, or the text blocks of a list. Omits thinking."""
     if isinstance(content, str):
         return content
     return join_texts([as_str(block.get("text")) for block in dicts(content)])

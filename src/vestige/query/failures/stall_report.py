@@ -21,6 +21,8 @@ from vestige.record.types import OWN_COMPONENT
 
 _LENGTH_MAX = 200
 _STACKS_SHOWN = 8
+_LOCATION: Final = re.compile(r"; (?:\w+ )?at ")
+"""The text before a location. Reports of Vestige 0.1 have a verb in it."""
 _STACK: Final = re.compile(
     r"^((?:Thread|Task)s? [^\n]{1,400}) \(most recent call last\):\n", re.MULTILINE
 )
@@ -45,17 +47,15 @@ def find_last_stall(run: Run, writer: str) -> LogInfo | None:
 
 
 def format_stall(log: LogInfo) -> str:
-    """Format as `nothing was recorded for 30 s; stood at agent.py:12 in search`."""
-    return formatting.single_line(
-        log.message.replace("; stands at ", "; stood at ", 1), _LENGTH_MAX
-    )
+    """Format as `nothing was recorded for 30 s; at agent.py:12 in search`."""
+    return formatting.single_line(_LOCATION.sub("; at ", log.message, count=1), _LENGTH_MAX)
 
 
 def find_stall_location(evidence: Evidence, span: SpanInfo) -> str:
     """Return the location in the last stall report during a span, or an empty string."""
     reports = [log for log in evidence.logs_of.get(span.id, ()) if is_stall(log)]
-    location = reports[-1].message.partition("; stands at ")[2] if reports else ""
-    return formatting.single_line(location, _LENGTH_MAX)
+    _, *location = _LOCATION.split(reports[-1].message, maxsplit=1) if reports else [""]
+    return formatting.single_line("".join(location), _LENGTH_MAX)
 
 
 def format_stacks(text: str) -> list[str]:

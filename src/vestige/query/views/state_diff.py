@@ -48,9 +48,7 @@ class SliceChange:
 
     def data(self) -> dict[str, Any]:
         """Return the JSON form, whose keys are public."""
-        data = asdict(self)
-        data["told"] = list(data.pop("examples"))
-        return data
+        return asdict(self) | {"examples": list(self.examples)}
 
 
 def short_type(name: str) -> str:

@@ -98,9 +98,9 @@ class Lines:
         large, self._large = self._large, None
         fault = large.find_fault()
         if fault is not None:
-            self.tell("jsonl-invalid", fault)
+            self.report_line("jsonl-invalid", fault)
         elif large.unchecked is not None:
-            self.tell("json-unchecked", large.unchecked)
+            self.report_line("json-unchecked", large.unchecked)
 
     def _take(self, line: bytes) -> None:
         if line and not line.isspace():
@@ -140,14 +140,14 @@ class Lines:
         try:
             return parse_json(line, self.report.profile == "strict")
         except DoubledKeyError as error:
-            self.tell(error.rule, error.message)
+            self.report_line(error.rule, error.message)
             return error.value
         except NotJsonError as error:
             rule = "jsonl-invalid" if error.rule == "json-invalid" else error.rule
-            self.tell(rule, error.message)
+            self.report_line(rule, error.message)
             return None
 
-    def tell(self, rule: str, message: str, pointer: str = "") -> None:
+    def report_line(self, rule: str, message: str, pointer: str = "") -> None:
         self.report.add(rule, self.path, message, f"line {self._line} {pointer}".strip())
 
 
@@ -173,7 +173,7 @@ class TypedLines(Lines):
         if value is None and line.strip() != b"null":
             return
         for fault in find_faults(value, self.schema()):
-            self.tell(fault.rule, fault.message, fault.pointer)
+            self.report_line(fault.rule, fault.message, fault.pointer)
         if isinstance(value, dict):
             self.check_names(value.get("suite"), value.get("run_timestamp"))
             self.check_value(value)
@@ -190,7 +190,7 @@ class TypedLines(Lines):
 
     def _compare(self, rule: str, own: Any, expected: Any, pointer: str) -> None:
         if isinstance(own, str) and isinstance(expected, str):
-            self.tell(rule, f"{shown(own)} is {shown(expected)} in bundle.json.", pointer)
+            self.report_line(rule, f"{shown(own)} is {shown(expected)} in bundle.json.", pointer)
 
 
 _SCENARIO_KEYS = (
@@ -216,7 +216,9 @@ class ScenarioLines(TypedLines):
             for key in keys:
                 inner = inner.get(key) if isinstance(inner, dict) else None
             if not isinstance(inner, str):
-                self.tell("later-scenario", "is not there, or not a text.", "/" + "/".join(keys))
+                self.report_line(
+                    "later-scenario", "is not there, or not a text.", "/" + "/".join(keys)
+                )
 
 
 class TraceLines(TypedLines):
@@ -275,11 +277,13 @@ class TraceLines(TypedLines):
 
     def _check_order(self, kind: Any) -> None:
         if self.count == 1 and kind != "suite_start":
-            self.tell("trace-order", f"the first event is {shown(kind)}, not suite_start.", "/kind")
+            self.report_line(
+                "trace-order", f"the first event is {shown(kind)}, not suite_start.", "/kind"
+            )
         if self.count > 1 and kind == "suite_start":
-            self.tell("trace-order", "suite_start comes again.", "/kind")
+            self.report_line("trace-order", "suite_start comes again.", "/kind")
         if self._last_kind == "suite_end":
-            self.tell("trace-order", f"{shown(kind)} comes after suite_end.", "/kind")
+            self.report_line("trace-order", f"{shown(kind)} comes after suite_end.", "/kind")
         self._last_kind = kind if isinstance(kind, str) else None
 
     def _check_counters(self, counters: Any) -> None:
@@ -289,7 +293,7 @@ class TraceLines(TypedLines):
             return
         values = (now.total, now.passed, now.fail, now.skip)
         if any(new < old for new, old in zip(values, self._counters, strict=True)):
-            self.tell("counters-fall", f"{values} after {self._counters}.", "/counters")
+            self.report_line("counters-fall", f"{values} after {self._counters}.", "/counters")
         self._counters = values
 
     def end(self) -> None:
