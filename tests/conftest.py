@@ -8,6 +8,7 @@ read_runs     read_runs(): every run in `home`, implicit ones too, oldest first
 small_disk    small_disk("64k"): a disk of that size, to fill or to make read-only; skips where it may not
 agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); full
 browser       a Chromium for this module's tests (tests/web); skips where no page was built
+clickhouse_server  a ClickHouse server for all tests of this process; skips where chdb is missing
 golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
 
 Functions, servers and samples that tests import are in tests/support.
@@ -31,6 +32,7 @@ import vestige.emit.hooks.thread_context
 import vestige.process_recorder
 import vestige.process_writer
 import vestige.record.coercion
+from support.clickhouse import ClickHouseServer
 from support.process_tests import starts_process
 from support.programs import Golden, ReadRuns, RunProgram, SmallDisk, load, run_in
 from vestige.home import Home
@@ -206,3 +208,11 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == expected, f"{path} differs. Rewrite with `pytest tests/golden --rewrite`."
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def clickhouse_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseServer]:
+    pytest.importorskip("chdb", reason="needs the engine of ClickHouse: pip install chdb")
+    server = ClickHouseServer(tmp_path_factory.mktemp("clickhouse"))
+    yield server
+    server.kill()

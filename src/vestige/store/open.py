@@ -1,4 +1,4 @@
-"""Open a store by its location: the path of a SQLite file.
+"""Open a store by its location: the path of a SQLite file, or the address of a ClickHouse store.
 
     with open_store(home.store) as store: ...                              # to write
     with open_store(home.store, readonly=True, tenant="acme") as store:    # to read its runs
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vestige.store.protocol import Store
 
 Location = str | Path
-"""A path. The form `SCHEME://...` is reserved for engines on a server."""
+"""A path, or the address of a store on a server: clickhouse://HOST:8123/DATABASE."""
 
 
 def open_store(
@@ -40,6 +40,16 @@ def open_store(
     otherwise the last transactions may be missing afterwards, but never in part.
     `tenant`: queries see only its runs, and rows that belong to them.
     """
+    if is_server_address(location):
+        from vestige.store.clickhouse import clickhouse_store
+        from vestige.store.clickhouse.address import parse_address
+
+        return clickhouse_store.ClickHouseStore.open(
+            parse_address(str(location)),
+            readonly=readonly,
+            read_spill=read_spill or clickhouse_store.no_spill,
+            tenant=tenant,
+        )
     from vestige.store.sqlite.sqlite_store import SqliteStore, no_spill
 
     return SqliteStore.open(
@@ -53,7 +63,14 @@ def open_store(
 
 
 def read_change_marker(location: Location) -> bytes:
-    """Return bytes that change whenever the rows of a store do. Never blocks."""
+    """Return bytes that change whenever the rows of a store do.
+
+    Never blocks for a file; a store on a server is asked, at most every second.
+    """
+    if is_server_address(location):
+        from vestige.store.clickhouse.change_detector import read_change_marker as read_marker
+
+        return read_marker(str(location))
     from vestige.store.sqlite.change_detector import read_change_marker
 
     return read_change_marker(_get_path(location))
@@ -61,6 +78,8 @@ def read_change_marker(location: Location) -> bytes:
 
 def read_pending_bytes(location: Location) -> int:
     """Return the size of the writes that are outside the main file, as after a kill."""
+    if is_server_address(location):
+        return 0
     from vestige.store.sqlite.database_file import get_log_bytes
 
     return get_log_bytes(_get_path(location))
@@ -75,6 +94,10 @@ def copy_store(location: Location, target: Path) -> None:
 
 def describe_schema(location: Location | None = None) -> StoreSchema:
     """Return the tables for a user's SQL; of the embedded store without a location."""
+    if location is not None and is_server_address(location):
+        from vestige.store.clickhouse.schema import describe as describe_clickhouse
+
+        return describe_clickhouse()
     from vestige.store.sqlite.schema import describe
 
     if location is not None:
@@ -82,11 +105,17 @@ def describe_schema(location: Location | None = None) -> StoreSchema:
     return describe()
 
 
+def is_server_address(location: Location) -> bool:
+    """Return whether a location is the address of a store on a server."""
+    return isinstance(location, str) and bool(re.match(r"(?i)clickhouses?://", location))
+
+
 def _get_path(location: Location) -> Path:
     if isinstance(location, Path):
         return location
     if scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", location):
         raise UsageError(
-            f"{location}: unknown kind of store {scheme[1]!r} (expected the path of a file)."
+            f"{location}: unknown kind of store {scheme[1]!r} (expected the path of a file, or"
+            " clickhouse://HOST:8123/DATABASE)."
         )
     return Path(location)

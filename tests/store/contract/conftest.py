@@ -6,11 +6,11 @@ A new engine adds its class to ENGINES. Every test of this folder then runs over
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.clickhouse import ClickHouseServer
 from vestige.store.open import open_store
 from vestige.store.protocol import Store
 
@@ -18,23 +18,42 @@ from vestige.store.protocol import Store
 class SqliteEngine:
     """A store in a file of the test's folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.location = folder / "store.db"
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.location = request.getfixturevalue("tmp_path") / "store.db"
 
     def open(self, **options: Any) -> Store:
         return open_store(self.location, **options)
 
+    def close(self) -> None:
+        pass
 
-ENGINES = {"sqlite": SqliteEngine}
+
+class ClickHouseEngine:
+    """A store in a database of its own, on a server that all tests of this process share."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.server: ClickHouseServer = request.getfixturevalue("clickhouse_server")
+        self.location = self.server.make_store()
+
+    def open(self, **options: Any) -> Store:
+        return open_store(self.location, **options)
+
+    def close(self) -> None:
+        self.server.release_store(self.location)
+
+
+ENGINES = {"clickhouse": ClickHouseEngine, "sqlite": SqliteEngine}
 
 
 @pytest.fixture(params=sorted(ENGINES))
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteEngine:
-    return ENGINES[request.param](tmp_path)
+def engine(request: pytest.FixtureRequest) -> Iterator[SqliteEngine | ClickHouseEngine]:
+    made = ENGINES[request.param](request)
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def store(engine: SqliteEngine) -> Iterator[Store]:
+def store(engine: SqliteEngine | ClickHouseEngine) -> Iterator[Store]:
     """An empty store, open for writing."""
     with engine.open() as opened:
         yield opened

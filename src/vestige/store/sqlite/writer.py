@@ -43,7 +43,7 @@ class SqliteWriter(SqliteConnection):
         tenant: str = DEFAULT_TENANT,
     ) -> int:
         with self._transaction() as connection:
-            ingest = Ingest(connection, self._bodies, self._read_spill, tenant)
+            ingest = self._make_ingest(tenant)
             ingest.add_records(records)
             ingest.write()
             if position is not None:
@@ -54,6 +54,9 @@ class SqliteWriter(SqliteConnection):
                 if malformed:
                     _count_malformed(connection, position.writer, malformed)
         return ingest.new_count
+
+    def _make_ingest(self, tenant: str) -> Ingest:
+        return Ingest(self._connection, self._bodies, self._read_spill, tenant)
 
     def append_remote(
         self,
@@ -106,8 +109,8 @@ class SqliteWriter(SqliteConnection):
     def stamp_writer(
         self, writer: WriterInfo, records: Iterable[Log | SpanClose], outcome: str
     ) -> None:
-        with self._transaction() as connection:
-            ingest = Ingest(connection, self._bodies, self._read_spill, writer.tenant)
+        with self._transaction():
+            ingest = self._make_ingest(writer.tenant)
             ingest.add_stamp(records)
             ingest.write()
             self.end_writer(writer.writer, outcome)

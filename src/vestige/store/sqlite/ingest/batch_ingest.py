@@ -75,6 +75,7 @@ class Ingest:
         bodies: Bodies,
         read_spill: ReadSpill,
         tenant: str = DEFAULT_TENANT,
+        rollups: Rollups | None = None,
     ) -> None:
         self._connection = connection
         self._bodies = bodies
@@ -87,7 +88,7 @@ class Ingest:
         self._logs: list[tuple[tuple[Any, ...], BodyColumns]] = []
         self._links: list[tuple[Any, ...]] = []
         self._unknown: list[tuple[Any, ...]] = []
-        self._rollups = Rollups(tenant)
+        self._rollups = rollups or Rollups(tenant)
         self._nested = NestedCalls(connection, self._spans, self._rollups)
         # A weak reference: a cycle would stay in memory, because an import pauses the GC.
         this = weakref.proxy(self)

@@ -120,7 +120,7 @@ class Rollups:
         """Merge the sums into the table, in the caller's transaction."""
         rows_of_day: dict[str, int] = {}
         for (day_number, component, kind, name, model), sums in self._sums.items():
-            day = _day(day_number)
+            day = format_day(day_number)
             if day not in rows_of_day:
                 rows_of_day[day] = connection.execute(
                     "SELECT count(*) FROM rollups WHERE day = ? AND tenant = ?", (day, self._tenant)
@@ -160,7 +160,7 @@ def _render_histogram(histogram: Mapping[int, int]) -> str:
     return msgspec.json.encode(buckets).decode()
 
 
-def _day(number: int) -> str:
+def format_day(number: int) -> str:
     import datetime
 
     return (datetime.date(1970, 1, 1) + datetime.timedelta(days=number)).isoformat()

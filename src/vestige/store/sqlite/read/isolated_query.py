@@ -29,10 +29,7 @@ from vestige.store.sqlite.read import sql_sandbox
 START_S = 5.0
 """The time for a child to start, even on a busy machine."""
 
-_START = (
-    "import sys; sys.path[:] = sys.argv[1:];"
-    " from vestige.store.sqlite.read.isolated_query import {0}; {0}()"
-)
+_START = "import sys; sys.path[:] = sys.argv[1:]; from {0} import {1}; {1}()"
 """Run with -I, which ignores the current folder, and with the `sys.path` of the parent."""
 
 
@@ -62,7 +59,7 @@ def search(
         limit,
         EXPRESSION_S,
     )
-    output = _run_child(run_isolated_search, _encode(request), EXPRESSION_S + START_S)
+    output = run_child(run_isolated_search, _encode(request), EXPRESSION_S + START_S)
     if output is None:
         raise UsageError(
             f"grep: this expression takes longer than {EXPRESSION_S:g} s. Simplify it (no repeat"
@@ -83,7 +80,7 @@ def run_isolated_search() -> None:
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
     request = msgspec.convert(json.load(sys.stdin.buffer), _SearchRequest)
-    _end_after(request.seconds)
+    end_after(request.seconds)
     pattern = re.compile(request.pattern, request.flags)
     query = SearchQuery(pattern, (), bool(request.flags), request.run_id, request.parts)
     result: object
@@ -119,7 +116,7 @@ def query(path: Path, tenant: str | None, sql: str, skip: int, limit: int) -> Qu
     seconds = sql_sandbox.SECONDS_MAX
     request = _QueryRequest(str(path), tenant, sql, skip, limit, seconds)
     # MessagePack, because a value may be bytes.
-    output = _run_child(run_isolated_query, msgspec.msgpack.encode(request), seconds + START_S)
+    output = run_child(run_isolated_query, msgspec.msgpack.encode(request), seconds + START_S)
     if output is None:
         raise UsageError(sql_sandbox.TOO_LONG.format(seconds))
     if isinstance(output, int):
@@ -137,7 +134,7 @@ def run_isolated_query() -> None:
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_QueryRequest)
-    _end_after(request.seconds + _GRACE_S)
+    end_after(request.seconds + _GRACE_S)
     try:
         with SqliteStore.open(Path(request.path), readonly=True, tenant=request.tenant) as store:
             rows = store.query_in_process(request.sql, request.skip, request.limit, request.seconds)
@@ -152,9 +149,9 @@ def run_isolated_query() -> None:
 # --- the process ----------------------------------------------------------------------------------
 
 
-def _run_child(work: Callable[[], None], request: bytes, seconds: float) -> bytes | int | None:
+def run_child(work: Callable[[], None], request: bytes, seconds: float) -> bytes | int | None:
     """Return the output of a child, its exit code if it failed, or None if it took too long."""
-    command = [sys.executable, "-I", "-c", _START.format(work.__name__), *sys.path]
+    command = [sys.executable, "-I", "-c", _START.format(work.__module__, work.__name__), *sys.path]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as child:
         try:
@@ -172,7 +169,7 @@ _GRACE_S = 0.5
 """A query checks its deadline between two steps. A single long step ends this much later."""
 
 
-def _end_after(seconds: float) -> None:
+def end_after(seconds: float) -> None:
     """Let the kernel end this process after `seconds`, even inside one long call into C.
 
     The parent kills it too, but only later, since it cannot know when the child began; and a

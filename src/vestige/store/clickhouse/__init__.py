@@ -1,0 +1,1 @@
+"""The engine for teams: a store in a ClickHouse database."""

@@ -1,0 +1,1 @@
+"""Turn batches of records into rows of ClickHouse, and commit them."""

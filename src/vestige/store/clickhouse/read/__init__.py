@@ -1,0 +1,1 @@
+"""Read runs, search results, sums and change feeds from ClickHouse."""

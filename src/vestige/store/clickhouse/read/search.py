@@ -1,0 +1,441 @@
+"""Search the attributes, log messages and bodies of a store for a text.
+
+The server reads the rows in steps of row ids, newest first in a store and oldest first in a run,
+and returns those that contain a literal of the pattern. The pattern itself is matched here, so that
+both engines find the same texts. A search stops at a limit of rows or bytes, with a cursor.
+
+A text that several bodies repeat, such as a message of a conversation, is one hit of a page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from vestige.errors import UsageError
+from vestige.limits import MIB
+from vestige.record.redaction.stream_redaction import spell
+from vestige.store.cancellation import check_cancelled
+from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.current import View
+from vestige.store.clickhouse.read.spans import SPAN_REF, to_span_ref
+from vestige.store.protocol import Hit, SearchQuery, SearchResult, SpanRef
+
+AROUND: Final = 60
+MATCH_MAX: Final = 80
+SEARCH_ROWS_MAX: Final = 20_000_000
+"""Row ids of a search whose literals the server compares."""
+
+SEARCH_ROWS_MAX_BARE: Final = 400_000
+"""Row ids of a search without literals, for which every row is transferred."""
+
+SEARCH_BYTES_MAX: Final = 256 * MIB
+"""Text that is transferred for a search."""
+
+_ROWS_PER_STEP: Final = 1_000_000
+_ROWS_PER_STEP_BARE: Final = 10_000
+_BODIES_PER_STEP: Final = 200_000
+_BODIES_PER_STEP_BARE: Final = 2_000
+_CANDIDATES_MAX: Final = 5_000
+"""Rows of one step that are transferred."""
+
+
+class _Text(msgspec.Struct, frozen=True):
+    """A body with a match."""
+
+    body: int
+    text: str
+    start: int
+    end: int
+    at: int | None
+    count: int
+
+
+def search(
+    client: Client, view: View, query: SearchQuery, after: str | None, limit: int
+) -> SearchResult:
+    """Return up to `limit` hits in a fixed order, and a cursor if the search is not complete."""
+    first_part, last = _parse_cursor(after, query)
+    run = None
+    if query.run_id is not None:
+        source = view.current("runs", "run_id = {run_id:String}")
+        rows = client.query(f"SELECT id FROM {source}", **view.parameters(), run_id=query.run_id)
+        if not rows:
+            return SearchResult([], None, "")
+        run = rows[0][0]
+    scan = _Scan(client, view, query, run)
+    hits: list[Hit] = []
+    for part in query.parts[query.parts.index(first_part) :]:
+        iter_part = scan.iter_bodies if part == "bodies" else scan.iter_rows
+        for cursor, hit in iter_part(part, last if part == first_part else None):
+            check_cancelled()
+            if hit is not None:
+                hits.append(hit)
+                if len(hits) >= limit:
+                    return SearchResult(hits, cursor, f"{limit} hits")
+            elif scan.is_over():
+                return SearchResult(hits, cursor, scan.format_limit())
+    return SearchResult(hits, None, "")
+
+
+def _parse_cursor(after: str | None, query: SearchQuery) -> tuple[str, int | None]:
+    if after is None:
+        return query.parts[0], None
+    part, _, number = after.partition(":")
+    if part not in query.parts or not number.isdecimal():
+        raise UsageError(
+            f"--after {after!r}: not a cursor of this search. Use the cursor of its last answer."
+        )
+    return part, int(number[:18])
+
+
+class _Scan:
+    """A running search. The iterators yield a cursor and a hit, or None between two steps."""
+
+    def __init__(self, client: Client, view: View, query: SearchQuery, run: int | None) -> None:
+        self._client = client
+        self._view = view
+        self._query = query
+        self._run = run
+        self._bytes = 0
+        self._rows = 0
+        self._reported: set[tuple[str, str, str]] = set()
+        """The texts around matches that are already a hit."""
+
+    def is_over(self) -> bool:
+        bare = not self._query.literals
+        rows_max = SEARCH_ROWS_MAX_BARE if bare else SEARCH_ROWS_MAX
+        return self._bytes > SEARCH_BYTES_MAX or self._rows > rows_max
+
+    def format_limit(self) -> str:
+        if self._bytes > SEARCH_BYTES_MAX:
+            return f"{SEARCH_BYTES_MAX // MIB} MiB searched"
+        return "only the newest part of the store was searched"
+
+    def _iter_steps(self, kind: str, last: int | None, step: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of row ids (above, up to), in the order of the search."""
+        top = self._view.counters[kind]
+        if self._run is not None:
+            low = last or 0
+            while low < top:
+                yield low, min(low + step, top)
+                low += step
+            return
+        top = top if last is None else min(top, last - 1)
+        while top > 0:
+            yield max(0, top - step), top
+            top -= step
+
+    # --- attributes and logs --------------------------------------------------------------
+
+    def iter_rows(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
+        is_attrs = part == "attrs"
+        table = "spans" if is_attrs else "logs"
+        text = f"concat({'name' if is_attrs else 'message'}, ' ', coalesce(attributes, ''))"
+        bare = not self._query.literals
+        for low, top in self._iter_steps(
+            table, last, _ROWS_PER_STEP_BARE if bare else _ROWS_PER_STEP
+        ):
+            direction = "DESC" if self._run is None else "ASC"
+            while True:
+                rows = self._read_rows(table, text, low, top, direction)
+                for row in rows:
+                    self._bytes += len(row[6])
+                    match = self._query.pattern.search(row[6])
+                    if match is not None:
+                        cursor = f"{part}:{row[7]}"
+                        name = "attrs" if is_attrs else "log"
+                        hit = _make_hit(
+                            cursor, to_span_ref(row), name, row[6], *match.span(), None, 1, 0
+                        )
+                        yield cursor, hit
+                if len(rows) < _CANDIDATES_MAX:
+                    break
+                # The rest of this step.
+                low, top = (low, rows[-1][7] - 1) if self._run is None else (rows[-1][7], top)
+                yield f"{part}:{rows[-1][7]}", None
+            self._rows += top - low
+            yield f"{part}:{low + 1 if self._run is None else top}", None
+
+    def _read_rows(
+        self, table: str, text: str, low: int, top: int, direction: str
+    ) -> Sequence[Sequence[Any]]:
+        view = self._view
+        where = "id > {low:Int64} AND id <= {top:Int64}"
+        if self._run is not None:
+            where += " AND run = {run:Int64}"
+        found = f"{where} AND {self._prefilter(text)}"
+        ids = f"SELECT id FROM {table} WHERE {view.visible(table)} AND {found}"
+        source = (
+            f"(SELECT *, {text} AS searched FROM"
+            f" {view.current(table, f'{where} AND id IN ({ids})')})"
+        )
+        runs = view.current("runs")
+        if table == "spans":
+            sql = (
+                f"SELECT {SPAN_REF}, s.searched, s.id FROM {source} s"
+                f" JOIN {runs} r ON r.id = s.run ORDER BY s.id {direction}"
+            )
+        else:
+            spans = view.current(
+                "spans", f"run IN (SELECT run FROM {table} WHERE {view.visible(table)} AND {found})"
+            )
+            sql = (
+                "SELECT r.run_id, t.span_id, r.id, s.number, s.type,"
+                " if(s.number > 0, s.name, r.name), t.searched, t.id"
+                f" FROM {source} t JOIN {runs} r ON r.id = t.run"
+                f" LEFT JOIN {spans} s ON s.run = t.run AND s.span_id = t.span_id"
+                f" ORDER BY t.id {direction}"
+            )
+        return self._client.query(
+            f"{sql} LIMIT {_CANDIDATES_MAX}",
+            **view.parameters(),
+            **self._literals(),
+            low=low,
+            top=top,
+            run=self._run or 0,
+        )
+
+    def _prefilter(self, text: str) -> str:
+        """Return a condition that leaves out rows that cannot match the pattern."""
+        if not self._query.literals:
+            return "1"
+        function = "multiSearchAnyCaseInsensitive" if self._query.ignore_case else "multiSearchAny"
+        return f"{function}({text}, {{literals:Array(String)}})"
+
+    def _literals(self) -> dict[str, Any]:
+        return {"literals": list(self._query.literals)}
+
+    # --- bodies ---------------------------------------------------------------------------
+
+    def iter_bodies(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
+        bare = not self._query.literals
+        step = _BODIES_PER_STEP_BARE if bare else _BODIES_PER_STEP
+        for low, top in self._iter_steps("bodies", last, step):
+            found = self._find_texts(low, top)
+            owners = self._find_owners([each.body for each in found])
+            for each in found:
+                owner = owners.get(each.body)
+                if owner is None:
+                    continue
+                cursor = f"{part}:{each.body}"
+                hit = _make_hit(
+                    cursor, *owner, each.text, each.start, each.end, each.at, each.count, 1
+                )
+                key = (hit.before, hit.match, hit.after)
+                if key not in self._reported:
+                    self._reported.add(key)
+                    yield cursor, hit
+            self._rows += (top - low) * 20
+            yield f"{part}:{low + 1 if self._run is None else top}", None
+
+    def _find_texts(self, low: int, top: int) -> list[_Text]:
+        """Return the bodies of a step that match."""
+        view = self._view
+        where = "id > {low:Int64} AND id <= {top:Int64}"
+        if self._run is not None:
+            where += f" AND id IN ({self._bodies_of_run()})"
+        candidates = self._prefilter("data")
+        if self._query.literals:
+            # The text of a streamed response is spread over its events.
+            candidates = f"({candidates} OR position(substring(data, 1, 4096), 'data:') > 0)"
+        direction = "DESC" if self._run is None else "ASC"
+        found: list[_Text] = []
+        parameters = {**view.parameters(), **self._literals(), "run": self._run or 0}
+        while True:
+            rows = self._client.query(
+                f"SELECT id, data, size_bytes FROM {view.current('bodies', where)}"
+                f" WHERE evicted_ns IS NULL AND {candidates} ORDER BY id {direction}"
+                f" LIMIT {_BODIES_PER_READ}",
+                **parameters,
+                as_bytes=("data",),
+                low=low,
+                top=top,
+            )
+            for body_id, data, size_bytes in rows:
+                self._bytes += size_bytes
+                text = self._match(body_id, bytes(data))
+                if text is not None:
+                    found.append(text)
+            if len(rows) < _BODIES_PER_READ or self._bytes > SEARCH_BYTES_MAX:
+                return found
+            low, top = (low, rows[-1][0] - 1) if self._run is None else (rows[-1][0], top)
+
+    def _match(self, body_id: int, raw: bytes) -> _Text | None:
+        text, is_assembled = raw.decode(errors="surrogateescape"), False
+        matches = self._query.pattern.finditer(text)
+        match = next(matches, None)
+        if match is None and (assembled := spell(raw)):
+            text, is_assembled = "\n".join(assembled), True
+            matches = self._query.pattern.finditer(text)
+            match = next(matches, None)
+        if match is None:
+            return None
+        before = len(text[: match.start()].encode(errors="surrogateescape"))
+        count = 1 + sum(1 for _ in matches)
+        return _Text(body_id, text, *match.span(), None if is_assembled else before, count)
+
+    def _bodies_of_run(self) -> str:
+        view = self._view
+        return " UNION ALL ".join(
+            f"SELECT assumeNotNull({column}) FROM {table} WHERE {view.visible(table)}"
+            f" AND run = {{run:Int64}} AND {column} IS NOT NULL"
+            for table, column in (
+                ("spans", "input_body"),
+                ("spans", "output_body"),
+                ("logs", "body"),
+            )
+        )
+
+    def _find_owners(self, bodies: Sequence[int]) -> dict[int, tuple[SpanRef, str]]:
+        """Return the first span or log record that refers to each body."""
+        owners: dict[int, tuple[SpanRef, str]] = {}
+        view = self._view
+        runs = view.current("runs", "1" if self._run is None else "id = {run:Int64}")
+        parameters = {**view.parameters(), "run": self._run or 0}
+        for at in range(0, len(bodies), 1_000):
+            keys = list(bodies[at : at + 1_000])
+            in_run = "" if self._run is None else " AND run = {run:Int64}"
+            for table, column, part in (
+                ("logs", "body", "log body"),
+                ("spans", "output_body", "output"),
+                ("spans", "input_body", "input"),
+            ):
+                ids = (
+                    f"SELECT id FROM {table} WHERE {view.visible(table)}{in_run}"
+                    f" AND {column} IN {{bodies:Array(Int64)}}"
+                )
+                rows = view.current(table, f"id IN ({ids})")
+                if table == "spans":
+                    sql = (
+                        f"SELECT {SPAN_REF}, s.{column} FROM {rows} s"
+                        f" JOIN {runs} r ON r.id = s.run ORDER BY s.id DESC"
+                    )
+                else:
+                    spans = view.current("spans", f"run IN (SELECT run FROM {rows})")
+                    sql = (
+                        "SELECT r.run_id, t.span_id, r.id, s.number, s.type,"
+                        f" if(s.number > 0, s.name, r.name), t.body FROM {rows} t"
+                        f" JOIN {runs} r ON r.id = t.run LEFT JOIN {spans} s"
+                        " ON s.run = t.run AND s.span_id = t.span_id ORDER BY t.id DESC"
+                    )
+                # The last one wins: inputs before outputs before logs, and the first record.
+                for row in self._client.query(sql, **parameters, bodies=keys):
+                    owners[row[6]] = (to_span_ref(row), part)
+        return owners
+
+
+_BODIES_PER_READ: Final = 500
+
+
+def _make_hit(
+    cursor: str,
+    span_ref: SpanRef,
+    part: str,
+    text: str,
+    start: int,
+    end: int,
+    at: int | None,
+    count: int,
+    bodies: int,
+) -> Hit:
+    return Hit(
+        cursor,
+        span_ref,
+        part,
+        text[max(0, start - AROUND) : start],
+        text[start : min(end, start + MATCH_MAX)],
+        text[end : end + AROUND],
+        at,
+        count,
+        bodies,
+    )
+
+
+# --- patterns that users write --------------------------------------------------------------------
+
+
+class _Request(msgspec.Struct, frozen=True):
+    address: str
+    user: str
+    password: str
+    tenant: str | None
+    pattern: str
+    flags: int
+    run_id: str | None
+    parts: tuple[str, ...]
+    after: str | None
+    limit: int
+    seconds: float
+
+
+def search_isolated(
+    client: Client, tenant: str | None, query: SearchQuery, after: str | None, limit: int
+) -> SearchResult:
+    """Search in a process that can be killed, because an expression may run forever."""
+    import json
+
+    from vestige.errors import StoreError
+    from vestige.limits import EXPRESSION_S
+    from vestige.store.sqlite.read.isolated_query import START_S, run_child
+
+    address = client.address
+    request = _Request(
+        str(address),
+        address.user,
+        address.password,
+        tenant,
+        query.pattern.pattern,
+        int(query.pattern.flags & re.IGNORECASE),
+        query.run_id,
+        query.parts,
+        after,
+        limit,
+        EXPRESSION_S,
+    )
+    data = json.dumps(msgspec.to_builtins(request)).encode()
+    output = run_child(run_isolated_search, data, EXPRESSION_S + START_S)
+    if output is None:
+        raise UsageError(
+            f"grep: this expression takes longer than {EXPRESSION_S:g} s. Simplify it (no repeat"
+            " inside a repeat), or search less: one run, one part."
+        )
+    if isinstance(output, int):
+        raise StoreError(f"{address}: the search failed (exit code {output}).")
+    result = json.loads(output)
+    if "refused" in result:
+        raise UsageError(result["refused"])
+    if "failed" in result:
+        raise StoreError(result["failed"])
+    return msgspec.convert(result, SearchResult)
+
+
+def run_isolated_search() -> None:
+    """Run a search in the child: read the request from stdin, write the result to stdout."""
+    import json
+    import sys
+
+    from vestige.errors import StoreError
+    from vestige.store.clickhouse.address import parse_address
+    from vestige.store.clickhouse.clickhouse_store import ClickHouseStore
+    from vestige.store.sqlite.read.isolated_query import end_after
+
+    request = msgspec.convert(json.load(sys.stdin.buffer), _Request)
+    address = msgspec.structs.replace(
+        parse_address(request.address), user=request.user, password=request.password
+    )
+    pattern = re.compile(request.pattern, request.flags)
+    query = SearchQuery(pattern, (), bool(request.flags), request.run_id, request.parts)
+    result: object
+    try:
+        with ClickHouseStore.open(address, readonly=True, tenant=request.tenant) as store:
+            end_after(request.seconds)
+            result = store.search(query, request.after, request.limit)
+    except UsageError as error:
+        result = {"refused": str(error)}
+    except StoreError as error:
+        result = {"failed": str(error)}
+    sys.stdout.buffer.write(json.dumps(msgspec.to_builtins(result)).encode())
