@@ -84,7 +84,7 @@ def vestige_command(home: Home, *arguments: str) -> subprocess.CompletedProcess[
         [sys.executable, "-m", "vestige", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "VESTIGE_HOME": str(home.root)},
         cwd=home.root.parent,
     )

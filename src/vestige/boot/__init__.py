@@ -10,6 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vestige.wire.replaying.player import Player
 
 PATH = Path(__file__).parent / "path"
 START_VARIABLE = "VESTIGE_START"
@@ -86,6 +90,7 @@ def start() -> None:
                 from vestige.wire.replaying.player import Player
 
                 dispatch.player = Player(replayed)
+                _replay_tools(replayed, dispatch.player)
         from vestige.integrations import frameworks
 
         frameworks.install(recorder.integrations)
@@ -93,3 +98,12 @@ def start() -> None:
         import sys
 
         print(f"vestige: could not start recording ({error!r}).", file=sys.stderr)  # noqa: T201
+
+
+def _replay_tools(path: str, player: Player) -> None:
+    """Replace tools by their recorded results, if the replay has them."""
+    from vestige.emit import replayed_tools
+    from vestige.wire.replaying.tool_player import ToolPlayer
+
+    if ToolPlayer.exists(path):
+        replayed_tools.find_result = ToolPlayer(path, player).find

@@ -24,7 +24,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from vestige.emit import context, tool_attribution
+from vestige.emit import context, replayed_tools, tool_attribution
 from vestige.emit.no_op import NULL_SPAN, NullLogger
 from vestige.emit.span import OpeningDetails, Span
 from vestige.emit.tracing import recorded
@@ -122,8 +122,15 @@ def _tool(function: Callable[..., Any], name: str | None, capture: bool) -> Any:
         return open_tool(context.current(), label, arguments, capture=capture)
 
     def finish(span: Span, result: Any) -> None:
-        span.end(body=result if capture else None)
+        if not capture:
+            span.end()
+            return
+        is_text = replayed_tools.reads_like_json(result)
+        span.end(attributes={replayed_tools.TEXT_RESULT: True} if is_text else None, body=result)
 
+    if replayed_tools.find_result is not None:
+        read_arguments = functools.partial(_arguments, signature)
+        function = replayed_tools.replayed(function, label, read_arguments)
     return recorded(function, open_span, finish, last_item=True)
 
 

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     metavar="N",
     help="Run COMMAND N times. Numbers are compared by their median.",
 )
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODE",
+    help="Do not fail for this reason, such as more-time on another machine. Can be repeated.",
+)
 @click.option("--runs", metavar="RUNS", help="Gate these recorded runs instead of COMMAND.")
 @click.option(
     "--save",
@@ -68,6 +74,7 @@ def gate(
     baseline: str | None,
     policy: Policy | None,
     trials: int,
+    ignore: tuple[str, ...],
     runs: str | None,
     save: Path | None,
     junit: Path | None,
@@ -97,7 +104,8 @@ def gate(
     else:
         ids, codes = _find_ids(home, runs or ""), None
     measured = _measure(home, ids, policy, codes)
-    answer = GateAnswer(measured, before, find_reasons(measured, before))
+    reasons = [each for each in find_reasons(measured, before) if each.code not in ignore]
+    answer = GateAnswer(measured, before, reasons)
     if save is not None:
         write_baseline(save, measured)
     _write_reports(answer, junit, markdown)

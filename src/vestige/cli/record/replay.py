@@ -48,6 +48,8 @@ def _take_options(words: list[str], names: set[str]) -> tuple[list[str], list[st
                                              with another system prompt from s41 on
   vestige replay r7 --until s41 --set model=gpt-5 --trials 5 -- python agent.py
                                              five forks with the change, five without
+  vestige replay r7 --until s41 --tools recorded -- python agent.py
+                                             also without running tools before s41
 """,
     exits="that of the command (with --trials: of the first fork with the change that failed);"
     " 128 + n if signal n killed it; 2 run not found, or it has no model calls",
@@ -69,6 +71,14 @@ def _take_options(words: list[str], names: set[str]) -> tuple[list[str], list[st
     " (with :=) JSON. Can be repeated.",
 )
 @click.option(
+    "--tools",
+    type=click.Choice(["live", "recorded"]),
+    default="live",
+    show_default=True,
+    help="Run tools, or use the recorded results of functions with @vestige.tool; after the step"
+    " of --until, they run.",
+)
+@click.option(
     "--trials",
     type=click.IntRange(1, 100),
     metavar="N",
@@ -87,6 +97,7 @@ def replay(
     command: tuple[str, ...],
     until: str | None,
     sets: tuple[str, ...],
+    tools: str,
     trials: int | None,
     ignore: tuple[str, ...],
 ) -> None:
@@ -94,7 +105,7 @@ def replay(
 
     Each model call is answered from the recording, matched by method, path and body, and is not
     sent. Unrecorded calls fail with status 400; the first one is shown as a diff. Everything else
-    runs normally, tools included. The new run is recorded, too.
+    runs normally, tools included (see --tools). The new run is recorded, too.
 
     With --until, only the calls before that step are answered from the recording. The call of the
     step is changed by --set and sent, and so are all later ones. A changed value is also replaced
@@ -106,7 +117,7 @@ def replay(
         raise click.UsageError("Missing argument 'COMMAND...'.")
     if until is None and (sets or trials):
         raise click.UsageError("--set and --trials need --until: the step at which to fork.")
-    invocation = _Invocation(home, id, command, until, sets, ignore)
+    invocation = _Invocation(home, id, command, until, sets, ignore, tools)
     if trials is None:
         sys.exit(_replay(invocation).code)
     sys.exit(_run_trials(invocation, trials))
@@ -121,10 +132,12 @@ class _Invocation(NamedTuple):
     until: str | None
     sets: tuple[str, ...]
     ignore: tuple[str, ...]
+    tools: str = "live"
 
     def with_rules(self, rules: list[str]) -> str:
         words = [] if self.until is None else ["--until", self.until]
         words += [word for each in self.sets for word in ("--set", each)]
+        words += [] if self.tools == "live" else ["--tools", self.tools]
         words += [word for rule in [*self.ignore, *rules] for word in ("--ignore", rule)]
         return shlex.join(["vestige", "replay", self.id, *words, "--", *self.command])
 
@@ -141,11 +154,12 @@ class _Outcome(NamedTuple):
 def _replay(invocation: _Invocation) -> _Outcome:
     """Run the command once, and report to stderr."""
     from vestige.boot import boot_environment
-    from vestige.cli.record.replay_script import make_plan, read_lines
+    from vestige.cli.record.replay_script import make_plan, read_lines, read_tools
     from vestige.collector.run_supervisor import run_command
     from vestige.transfer import open_path
     from vestige.wire.replaying.player import SCRIPT_VARIABLE, read_report, write_script
     from vestige.wire.replaying.rules import parse_rules
+    from vestige.wire.replaying.tool_player import read_used, write_tools
 
     home = invocation.home
     parse_rules(invocation.ignore)
@@ -156,6 +170,8 @@ def _replay(invocation: _Invocation) -> _Outcome:
                 debugger, invocation.id, invocation.until, invocation.sets, invocation.ignore
             )
             write_script(script, read_lines(debugger, plan), plan.settings)
+            if invocation.tools == "recorded":
+                write_tools(script, read_tools(debugger, plan))
         env = {**boot_environment(os.environ), SCRIPT_VARIABLE: script}
         kind = "replay" if plan.fork is None else "fork"
         name = f"{kind} of {plan.run.short_id} {plan.run.name}"
@@ -174,6 +190,8 @@ def _replay(invocation: _Invocation) -> _Outcome:
             entry.sent and entry.span_id == plan.fork.id and not entry.differs for entry in entries
         )
         _report(plan, entries, run_id, reached, invocation)
+        if invocation.tools == "recorded":
+            _report_tools(plan, read_used(script))
     return _Outcome(code, run_id, reached)
 
 
@@ -227,6 +245,18 @@ def _report(
         _show_difference(first, sum(entry.differs for entry in entries), invocation)
     if reached:
         _show_next(invocation.home, plan, run_id)
+
+
+def _report_tools(plan: Plan, used: list[str]) -> None:
+    """Print how many tool calls were answered from the recording."""
+    unknown = [text.removeprefix("? ") for text in used if text.startswith("? ")]
+    replayed = len(used) - len(unknown)
+    line = f"vestige: replayed {replayed} of {len(plan.tools)} recorded tool calls."
+    if unknown:
+        line += f" Not in the recording: {', '.join(dict.fromkeys(unknown))}."
+    elif not replayed and plan.tools:
+        line += " Only functions with @vestige.tool are replayed; all others ran."
+    click.echo(line, err=True)
 
 
 def _show_next(home: Home, plan: Plan, run_id: str) -> None:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from vestige.emit.replayed_tools import TEXT_RESULT
 from vestige.errors import NotFoundError, UsageError
 from vestige.query.ids.lineage import RUN, SET, SPAN
 from vestige.wire.replaying.player import Answer, Line, Settings, match_key
 from vestige.wire.replaying.request_changes import CHANGES_MAX_BYTES, Change, parse_change
 from vestige.wire.replaying.rules import parse_rules
+from vestige.wire.replaying.tool_player import ToolLine, match_arguments
 
 if TYPE_CHECKING:
     from vestige.query.debugger import Debugger
@@ -37,6 +39,8 @@ class Plan:
     calls: list[SpanInfo]
     fork: SpanInfo | None
     settings: Settings
+    tools: list[SpanInfo]
+    """The tool calls that began before the fork."""
 
     @property
     def before_count(self) -> int:
@@ -71,8 +75,9 @@ def make_plan(
     if not calls:
         raise NotFoundError(f"{id}: no model calls recorded. Nothing to replay.")
     inherited = _read_changes(runs[0])
+    tools = sorted(_tools(runs), key=lambda span: span.started_ns)
     if until is None:
-        return Plan(run, calls, None, Settings(tuple(ignore), inherited))
+        return Plan(run, calls, None, Settings(tuple(ignore), inherited), tools)
     fork = _find_fork(debugger, until, runs, calls)
     level = fork.attributes.get(LEVEL)
     recorded = read_body(debugger, fork.input)
@@ -83,7 +88,8 @@ def make_plan(
         tuple(_find_parallel(fork, calls)),
         tuple(parse_change(text, recorded) for text in sets),
     )
-    return Plan(run, calls, fork, settings)
+    before = [span for span in tools if span.started_ns < fork.started_ns]
+    return Plan(run, calls, fork, settings, before)
 
 
 def _load_runs(debugger: Debugger, run_id: str) -> list[Run]:
@@ -103,6 +109,13 @@ def _calls(runs: Sequence[Run]) -> Iterator[SpanInfo]:
     for run in runs:
         for span in run.spans:
             if {"method", "url", "attempt"} <= span.attributes.keys():
+                yield span
+
+
+def _tools(runs: Sequence[Run]) -> Iterator[SpanInfo]:
+    for run in runs:
+        for span in run.spans:
+            if span.type == "tool" and span.status is not None and "url" not in span.attributes:
                 yield span
 
 
@@ -162,6 +175,26 @@ def read_lines(debugger: Debugger, plan: Plan) -> Iterator[Line]:
                 body,
                 None if error is None else str(error).rpartition(".")[2],
             ),
+        )
+
+
+def read_tools(debugger: Debugger, plan: Plan) -> Iterator[ToolLine]:
+    """Return the tool calls of a plan in order, with their results."""
+    rules = parse_rules(plan.settings.ignore)
+    for span in plan.tools:
+        attributes = span.attributes
+        error = attributes.get("error.type")
+        ended_ns = span.started_ns + (span.duration_ns or 0)
+        output = read_body(debugger, span.output).decode(errors="replace")
+        yield ToolLine(
+            span.id,
+            str(attributes.get("tool_name") or span.name),
+            match_arguments(read_body(debugger, span.input), rules),
+            None if span.output is None else output,
+            True if attributes.get(TEXT_RESULT) is True else None,
+            None if error is None else str(error),
+            str(attributes.get("error.message") or ""),
+            plan.fork is not None and ended_ns > plan.fork.started_ns,
         )
 
 

@@ -175,7 +175,7 @@ class Player:
                 self._settings = msgspec.json.decode(file.read(), type=Settings)
         except (OSError, msgspec.DecodeError) as error:
             raise UnreadableError(f"{path}: not a replay script ({error}).") from None
-        self._rules = parse_rules(self._settings.ignore)
+        self.rules = parse_rules(self._settings.ignore)
         order = list(self._unused)
         until = self._settings.until
         self._before = set(order[: order.index(until)] if until in self._unused else order)
@@ -190,7 +190,7 @@ class Player:
         """
         versions = self._versions(request.body or b"", redact)
         keys = [
-            match_key(request.method, request.url, _redact(body, redact), self._rules)
+            match_key(request.method, request.url, _redact(body, redact), self.rules)
             for body in versions
         ]
         with self._lock, locked(Path(self._path + LOCK_SUFFIX)):
@@ -211,6 +211,12 @@ class Player:
             self._report(Entry(expected, True, *keys[0][:2], text))
         return _refusal(expected, keys[0][1])
 
+    def is_live(self) -> bool:
+        """Return whether the step of a fork was reached, so that everything runs as usual."""
+        with self._lock, locked(Path(self._path + LOCK_SUFFIX)):
+            self._read_report()
+            return self._is_live
+
     def fail(self, error: Exception) -> Answer:
         """Return an error response for a request that could not be compared."""
         return _error(f"vestige replay: the request could not be compared ({error!r}).")
@@ -224,8 +230,8 @@ class Player:
 
     def _change(self, body: bytes, changes: list[Change], redact: Callable[[str], str]) -> bytes:
         def is_same(actual: str, recorded: str) -> bool:
-            return normalize_text(redact(actual), self._rules) == normalize_text(
-                recorded, self._rules
+            return normalize_text(redact(actual), self.rules) == normalize_text(
+                recorded, self.rules
             )
 
         return apply_changes(body, changes, is_same)
