@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vestige.record.redaction.masking import MARK
+from vestige.record.redaction.provider_patterns import PROVIDERS, START
 from vestige.record.redaction.redactor import Redactor
-from vestige.record.redaction.secret_patterns import is_placeholder
+from vestige.record.redaction.secret_patterns import LONG_TEXT, is_placeholder, move_start
 
 REDACTOR = Redactor()
 FILL = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
@@ -72,6 +73,41 @@ def test_a_known_shape_is_masked_and_its_surroundings_stay(rule: str, around: st
 
     assert masked == around.format(secret[:3] + MARK + secret[-3:])
     assert counts == {rule: 1}
+
+
+@pytest.mark.parametrize("rule", SHAPES)
+def test_a_known_shape_is_masked_in_a_long_text(rule: str) -> None:
+    """Hints of long texts are found in one pass, which must not miss one."""
+    words = "the quick brown fox \u00fc \ud800 " * (LONG_TEXT // 16)
+    secret = SHAPES[rule]
+    counts: dict[str, int] = {}
+
+    masked = REDACTOR.text(f"{words} {secret} {words}", counts)
+
+    assert masked == f"{words} {secret[:3] + MARK + secret[-3:]} {words}"
+    assert counts == {rule: 1}
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["a", "Z", "9", "_", "-", " ", "\\n", "\\u000a", "%3D", "\x1b[1m", "\x1b[31m", "x="]
+        ),
+        max_size=3,
+    ).map("".join),
+    st.sampled_from([row for row in PROVIDERS if row[2].startswith(START)]),
+)
+def test_an_expression_with_its_start_moved_matches_the_same(
+    before: str, row: tuple[str, str, str]
+) -> None:
+    name, hints, expression = row
+    samples = [SHAPES.get(name, ""), *(f"{hint}{FILL}{HEX}" for hint in hints.split())]
+    for sample in samples:
+        text = f"{before}{sample} {before}{sample}"
+        spans = [match.span() for match in re.finditer(expression, text, re.ASCII)]
+        moved = move_start(expression)
+        assert [match.span() for match in re.finditer(moved, text, re.ASCII)] == spans
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\\n", "\\\\n", "\\r\\n"])

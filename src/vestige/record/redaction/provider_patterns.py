@@ -218,7 +218,11 @@ PROVIDERS: Final = (
     ("intercom", "dG9rO", START + r"dG9rO[A-Za-z0-9+/]{20,}={0,2}"),
     ("hubspot", "pat-na pat-eu pat-ap", START + rf"pat-(?:na|eu|ap)[0-9]-{_HEX_ID}"),
     ("facebook", "EAA", START + r"EAA(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9]{40,}"),
-    ("facebook-app", "||", r"(?<![\w|])[0-9]{13,17}\|(?=[\w-]{0,20}[A-Za-z])[\w-]{27}(?![\w|-])"),
+    (
+        "facebook-app",
+        "||",
+        r"[0-9](?<![\w|][0-9])[0-9]{12,16}\|(?=[\w-]{0,20}[A-Za-z])[\w-]{27}(?![\w|-])",
+    ),
     ("twitter", "AAAAAAAAAA", START + r"A{18,24}[\w%]{30,}"),
     ("firebase", ":APA91b", r"AAAA[\w-]{7}:APA91b[\w-]{100,}"),
     # Money

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from vestige._runtime.regular_expressions import re
 from vestige._runtime.structs import msgspec
@@ -35,6 +35,9 @@ from vestige.record.redaction.secret_values import (
     is_placeholder,
     is_template,
 )
+
+if TYPE_CHECKING:
+    from vestige.record.redaction.hint_search import LiteralSearch
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
@@ -424,12 +427,32 @@ _UNHINTED_NAMES: Final = ("vault-legacy",)
 """Rules whose literal is in most lines, so that it cannot be a hint."""
 
 
+_LITERAL: Final = r"[A-Za-z0-9_-]+(?![*+?{])"
+
+
+def move_start(expression: str) -> str:
+    """Return an expression that matches the same, with its START behind the literal after it.
+
+    An expression that begins with a literal is searched for much faster.
+    """
+    if not expression.startswith(START):
+        return expression
+    rest = expression.removeprefix(START)
+    found = re.match(_LITERAL, rest)
+    if found is None:
+        return expression
+    # START has one lookbehind in each pair of parentheses: each now spans the literal, too.
+    behind = START[:-1].replace(")|(", f"{found[0]})|(")[:-1] + f"{found[0]}))"
+    return found[0] + behind + rest[found.end() :]
+
+
 def _rules() -> Iterator[Rule]:
     yield from _TEXTUAL
     for name, literals, expression in COMMANDS:
         judge = _is_chosen if name in _CODE_CONTEXTS else _is_password
         yield Rule(name, literals, expression, COMMAND_MARKERS.get(literals[0]), judge)
     for name, hints, expression in PROVIDERS:
+        expression = move_start(expression)
         if "(?P<secret>" not in expression:
             expression = f"(?P<secret>{expression})"
         marker, check = PROVIDER_MARKERS.get(name), _CHECKS.get(name)
@@ -446,13 +469,32 @@ _BY_HINT: Final = tuple((hint, rule) for rule in RULES for hint in rule.hints)
 _UNHINTED: Final = tuple(rule for rule in RULES if not rule.hints)
 
 
+LONG_TEXT: Final = 2_048
+"""Characters from which one pass for all hints is faster than a search for each of them."""
+
+
 def find_shaped(text: str) -> Iterator[Hit]:
     """Yield every secret in a text that has a known shape."""
-    hinted = [rule for hint, rule in _BY_HINT if hint in text]
+    hinted = _find_hinted(text)
     # For a rule without hints, the marker is the faster search.
     unhinted = [rule for rule in _UNHINTED if _compiled(rule.marker or "").search(text)]
     for rule in dict.fromkeys((*hinted, *unhinted)):
         yield from rule.find(text)
+
+
+def _find_hinted(text: str) -> list[Rule]:
+    """Return the rules that have a hint in a text."""
+    find = _hint_search() if len(text) >= LONG_TEXT else None
+    if find is None:
+        return [rule for hint, rule in _BY_HINT if hint in text]
+    return [_BY_HINT[number][1] for number in find(text)]
+
+
+@cache
+def _hint_search() -> LiteralSearch | None:
+    from vestige.record.redaction.hint_search import build_literal_search
+
+    return build_literal_search([hint for hint, _ in _BY_HINT])
 
 
 _ENCODED_STEMS: Final = (
