@@ -105,3 +105,19 @@ def test_a_run_without_texts_has_its_name(home: Home) -> None:
 )
 def test_generic_names(name: str, expected: bool) -> None:
     assert is_generic(name) is expected
+
+
+def test_a_run_is_found_by_what_the_list_shows_of_it_and_by_text_in_its_bodies(home: Home) -> None:
+    record_conversation(home, "main", task='{"task": "Refund order 7"}', answer="Sent a lamp.")
+    record_conversation(home, "main", task='{"task": "Refund order 7"}', answer="Sent nothing.")
+    record_conversation(home, "other", request="Write a poem", answer="Roses.")
+
+    def found(filter: str) -> int:
+        with open_ids(home, None) as (debugger, _):
+            return len(debugger.list(filter).runs)
+
+    assert found("refund") == 2
+    assert found('"refund order" lamp') == 1
+    assert found("poem") == 1
+    assert found("-poem") == 2
+    assert found("absent") == 0

@@ -1,4 +1,4 @@
-"""Open every view, span, tab, file and snapshot of runs in a browser, and list what is wrong.
+"""Open every page, and every view, span, tab, file and snapshot of runs, and list what is wrong.
 
     with served(home) as url, launched() as browser:
         problems = crawl(browser, url, ["r1", "r2"], LIGHT, spans_of_a_type=3)
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
@@ -22,8 +23,10 @@ LIGHT: dict[str, Any] = {"viewport": {"width": 1440, "height": 900}, "color_sche
 DARK: dict[str, Any] = {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 780}, "color_scheme": "light"}
 
+PAGES = ("#/", "#/groups", "#/compare", "#/sql")
+HOME_TABS = ("text", "trends", "costs", "tools")
 ROWS_OPENED = 12
-SAMPLED_KINDS = {"landing", "files", "span llm", "span tool", "llm attributes"}
+SAMPLED_KINDS = {"#/", "#/groups", "landing", "files", "span llm", "span tool", "llm attributes"}
 """Kinds of pages that axe examines in a sample: it takes longer than all the rest."""
 
 STATE = """() => {
@@ -35,6 +38,7 @@ STATE = """() => {
     alerts: shown('[role=alert]').map(text),
     blank: shown('[role=tabpanel]').filter((one) => !text(one) && !one.querySelector('img, canvas'))
       .map((one) => one.id),
+    heading: shown('h1').length > 0,
     wide: document.documentElement.scrollWidth > innerWidth,
     tabs: [...document.querySelectorAll('[role=tablist]')].map((list) =>
       [list.getAttribute('aria-label'), [...list.querySelectorAll('[role=tab]')].map((tab) =>
@@ -86,7 +90,7 @@ class Crawler:
         for _ in range(200):
             self.page.wait_for_timeout(50)
             state = self.page.evaluate(STATE)
-            if not state["busy"] and state["tabs"]:
+            if not state["busy"] and (state["tabs"] or state["heading"]):
                 break
         return state
 
@@ -111,11 +115,23 @@ def crawl(
     visit = Visit(browser, url, **options)
     crawler = Crawler(visit, is_sample=spans_of_a_type == 1)
     try:
+        _crawl_pages(crawler, runs)
         for run in runs:
             _crawl_run(crawler, run, spans_of_a_type)
     finally:
         visit.context.close()
     return crawler.problems
+
+
+def _crawl_pages(crawler: Crawler, runs: list[str]) -> None:
+    for page in PAGES:
+        crawler.open(page, page)
+    for tab in HOME_TABS:
+        crawler.open(f"#/?tab={tab}", f"home {tab}")
+    for before, run in pairwise(runs):
+        crawler.open(f"#/compare?a={before}&b={run}", "compare")
+    if runs:
+        crawler.open(f"#/groups?like={runs[0]}", "failures like a run")
 
 
 def _crawl_run(crawler: Crawler, run: str, spans_of_a_type: int) -> None:

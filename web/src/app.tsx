@@ -123,7 +123,7 @@ export function App() {
         </button>
         <button
           type="button"
-          class="plain"
+          class={page === "run" ? "plain on-wide" : "plain"}
           onClick={turn}
           aria-label={`Theme: ${THEME_NAME[theme.value]}`}
           title={`Theme: ${THEME_NAME[theme.value]}`}

@@ -319,7 +319,9 @@ function Heads({
             First difference: <b>{firstDifference(data)}</b>
           </span>
         )}
-        <span class="quiet">{count(data.same)} identical steps</span>
+        <span class="quiet">
+          {count(data.same)} identical {data.same === 1 ? "step" : "steps"}
+        </span>
         {(data.rows_left_out ?? 0) > 0 && (
           <span class="badge warn">{count(data.rows_left_out)} rows not shown</span>
         )}

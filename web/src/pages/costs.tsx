@@ -51,24 +51,30 @@ export function Costs({ since }: { since: string }) {
               <th class="right">Cost</th>
               <th class="right">Calls</th>
               <th class="right">Tokens in</th>
-              <th class="right">Cached</th>
-              <th class="right">Tokens out</th>
-              <th class="right">Time</th>
+              <th class="right roomy">Cached</th>
+              <th class="right roomy">Tokens out</th>
+              <th class="right roomy">Time</th>
             </tr>
           </thead>
           <tbody>
             {rows.map((row) => (
               <tr key={row.key}>
                 <td class="trace mono">{oneLine(row.key, 60) || "Unknown model"}</td>
-                <td>{total > 0 && row.cost_usd ? <Meter part={row.cost_usd / total} /> : null}</td>
+                <td class="wide">
+                  {total > 0 && row.cost_usd ? <Meter part={row.cost_usd / total} /> : null}
+                </td>
                 <td class="right">
                   {row.cost_usd === null ? "no price" : price(row.cost_usd, true)}
                 </td>
                 <td class="right">{count(row.count)}</td>
                 <td class="right">{short(row.input_tokens)}</td>
-                <td class="right">{row.cache_read_tokens ? short(row.cache_read_tokens) : ""}</td>
-                <td class="right">{short(row.output_tokens)}</td>
-                <td class="right">{row.duration_ns ? durationMs(row.duration_ns / 1e6) : "–"}</td>
+                <td class="right roomy">
+                  {row.cache_read_tokens ? short(row.cache_read_tokens) : ""}
+                </td>
+                <td class="right roomy">{short(row.output_tokens)}</td>
+                <td class="right roomy">
+                  {row.duration_ns ? durationMs(row.duration_ns / 1e6) : "–"}
+                </td>
               </tr>
             ))}
           </tbody>
@@ -81,10 +87,10 @@ export function Costs({ since }: { since: string }) {
             <thead>
               <tr>
                 <th>Run</th>
-                <th class="wide">Task</th>
+                <th class="task">Task</th>
                 <th class="right">Cost</th>
-                <th class="right">Calls</th>
-                <th class="right">Tokens</th>
+                <th class="right roomy">Calls</th>
+                <th class="right roomy">Tokens</th>
               </tr>
             </thead>
             <tbody>
@@ -96,10 +102,10 @@ export function Costs({ since }: { since: string }) {
                     </a>{" "}
                     <span class="trace">{oneLine(run.name, 40)}</span>
                   </td>
-                  <td class="trace">{oneLine(taskOf(run), 90)}</td>
+                  <td class="trace task">{oneLine(taskOf(run), 90)}</td>
                   <td class="right">{price(run.cost_usd, run.cost_complete !== false)}</td>
-                  <td class="right">{count(run.model_calls)}</td>
-                  <td class="right">{short(run.tokens)}</td>
+                  <td class="right roomy">{count(run.model_calls)}</td>
+                  <td class="right roomy">{short(run.tokens)}</td>
                 </tr>
               ))}
             </tbody>

@@ -120,8 +120,7 @@ function GroupCard({ group, isOpen }: { group: FailureGroup; isOpen: boolean }) 
   return (
     <li class="group">
       <div class="group-count">
-        <b>{count(group.count)}</b>
-        <span class="quiet">{group.count === 1 ? "run" : "runs"}</span>
+        <b>{count(group.count)}</b> <span class="quiet">{group.count === 1 ? "run" : "runs"}</span>
         <Trend counts={group.trend} />
       </div>
       <div class="group-text">

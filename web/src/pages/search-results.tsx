@@ -12,6 +12,7 @@ import { taskOf } from "./run-columns";
 
 const TYPING_MS = 200;
 const NAMED_MAX = 100;
+const NARROW = matchMedia("(max-width: 760px)");
 
 type Hit = GrepData["hits"][number];
 
@@ -109,7 +110,7 @@ function HitRow({ hit, before, words, names }: HitProps) {
       </span>
       <span class="cut trace hit-run">{isFirst ? oneLine(names.get(run) ?? "", 80) : ""}</span>
       <span class="cut trace mono">
-        {unescaped(hit.before)}
+        {NARROW.matches ? unescaped(hit.before).slice(-16) : unescaped(hit.before)}
         <mark>{visible(hit.match)}</mark>
         {unescaped(hit.after)}
       </span>

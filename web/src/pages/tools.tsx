@@ -53,7 +53,7 @@ function PromptCosts({ tools, ranking }: { tools: Ranked[]; ranking: Ranking }) 
             <th class="wide">Size in prompt</th>
             <th class="right">Est. tokens</th>
             <th class="right">Calls</th>
-            <th class="right">Success rate</th>
+            <th class="right roomy">Success rate</th>
             <th>Prompt tokens per use</th>
           </tr>
         </thead>
@@ -72,7 +72,7 @@ function PromptCosts({ tools, ranking }: { tools: Ranked[]; ranking: Ranking }) 
                 {tool.bytes_per_turn > 0 ? count(tool.tokens_per_turn_estimated) : "unknown"}
               </td>
               <td class="right">{count(tool.calls ?? 0)}</td>
-              <td class="right">{tool.calls ? percent((tool.ok ?? 0) / tool.calls) : "–"}</td>
+              <td class="right roomy">{tool.calls ? percent((tool.ok ?? 0) / tool.calls) : "–"}</td>
               <td>
                 {tool.bytes_per_turn === 0 ? (
                   <span class="quiet">–</span>
@@ -110,7 +110,7 @@ function Called({ rows }: { rows: StatsRow[] }) {
             <th>Tool</th>
             <th class="right">Calls</th>
             <th class="right">Failed</th>
-            <th class="right">p50</th>
+            <th class="right roomy">p50</th>
             <th class="right">p95</th>
           </tr>
         </thead>
@@ -128,7 +128,7 @@ function Called({ rows }: { rows: StatsRow[] }) {
                   "0"
                 )}
               </td>
-              <td class="right">{ms(row.p50_ns)}</td>
+              <td class="right roomy">{ms(row.p50_ns)}</td>
               <td class="right">{ms(row.p95_ns)}</td>
             </tr>
           ))}

@@ -18,3 +18,15 @@ export function linesOf(text: string, first = 1): CodeLine[] {
   });
   return lines;
 }
+
+/** The first line with the words that are searched for; null if there is none. */
+export function findLine(lines: CodeLine[], words: string): number | null {
+  const wanted = words.trim().toLowerCase();
+  if (!wanted) return null;
+  const escaped = JSON.stringify(wanted).slice(1, -1);
+  const found = lines.findIndex((line) => {
+    const text = line.text.toLowerCase();
+    return text.includes(wanted) || text.includes(escaped);
+  });
+  return found < 0 ? null : found;
+}

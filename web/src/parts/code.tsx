@@ -1,7 +1,8 @@
 /** Text of any size with line numbers: long lines are broken into pieces, only visible ones exist. */
 
 import { useMemo } from "preact/hooks";
-import { type CodeLine, linesOf } from "./code-lines";
+import { route } from "../router";
+import { type CodeLine, findLine, linesOf } from "./code-lines";
 import { visible } from "./format";
 import { VirtualList } from "./virtual-list";
 
@@ -29,6 +30,8 @@ export function CodeLines({
   label: string;
   class?: string;
 }) {
+  const words = route.value.params.get("find") ?? "";
+  const hit = useMemo(() => findLine(lines, words), [lines, words]);
   if (lines.length <= PLAIN_MAX) {
     return (
       <div class={`code scroll ${more}`} role="region" aria-label={label} tabIndex={0}>
@@ -45,6 +48,8 @@ export function CodeLines({
       count={lines.length}
       height={18}
       measured
+      active={hit}
+      centre
       row={(at) => <Line line={lines[at]!} />}
     />
   );

@@ -4,7 +4,7 @@
  * that is loaded: HTML stays text, a link shows its address, an image its description.
  */
 
-import { lexer, type Token, type Tokens } from "marked";
+import { Marked, type Token, type Tokens } from "marked";
 import type { ComponentChildren } from "preact";
 import { visible } from "./format";
 import { CodeBlock } from "./pieces";
@@ -12,6 +12,12 @@ import { CodeBlock } from "./pieces";
 /** Longer texts are shown as they are: parsing them would hold the page up. */
 const MOST = 200_000;
 const DEPTH = 20;
+
+/**
+ * Prompts mark their parts with tags (<issue>), which are no HTML here: what follows such a line is
+ * Markdown. Line breaks stay, as in a chat.
+ */
+const parser = new Marked({ breaks: true, tokenizer: { html: () => undefined } });
 
 export function Markdown({ text }: { text: string }) {
   const tokens = text.length > MOST ? null : parse(text);
@@ -23,7 +29,7 @@ export function Markdown({ text }: { text: string }) {
 function parse(text: string): Token[] | null {
   try {
     // Stop tokens of code agents follow the fence directly, which then would not end the block.
-    return lexer(text.replace(/^(\s*```)(<\w+>)/gm, "$1\n$2"));
+    return parser.lexer(text.replace(/^(\s*```)(<\w+>)/gm, "$1\n$2"));
   } catch {
     return null;
   }

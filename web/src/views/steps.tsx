@@ -4,11 +4,12 @@ import { useCallback, useMemo } from "preact/hooks";
 import type { RunModel } from "../model";
 import { Kind, kindClass } from "../parts/badges";
 import { cost, duration, oneLine } from "../parts/format";
+import { NoteMark, useNotes } from "../parts/notes";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { TimeBar } from "../parts/time-bar";
 import { VirtualList } from "../parts/virtual-list";
 import { filter, openSpan, type Range, range, selected } from "../router";
-import type { OverviewData, StepRow } from "../types";
+import type { NotesData, OverviewData, StepRow } from "../types";
 import type { Asked } from "../use-query";
 import { Branch, ForkLink, forksAt, type Lineage } from "./lineage";
 import { useSteps } from "./selection";
@@ -40,6 +41,7 @@ export function Steps({ run, overview, steps, lineage }: Props) {
   useSteps(run, spans);
   const at = run.at(selected.value);
   const chosen = at === undefined ? undefined : steps.of(run.shortId(at));
+  const notes = useNotes(run.run.short_id);
   const parted = steps.of(lineage?.live_from);
   const agents = useMemo(() => new Set(steps.steps.map((step) => step.agent)).size, [steps]);
   if (overview.error && !overview.data)
@@ -73,6 +75,7 @@ export function Steps({ run, overview, steps, lineage }: Props) {
           step={rows[row]!}
           withAgent={agents > 1 && rows[row]!.agent !== rows[row - 1]?.agent}
           isOpen={rows[row] === chosen}
+          notes={[...new Set(spansOf(rows[row]!))].flatMap((span) => notes.get(span) ?? [])}
           lineage={lineage}
           parted={rows[row] === parted}
         />
@@ -121,12 +124,13 @@ interface RowProps {
   step: StepRow;
   withAgent: boolean;
   isOpen: boolean;
+  notes: NotesData["notes"];
   lineage: Lineage | null;
   /** True for the first step of a fork that was not answered from the recording. */
   parted: boolean;
 }
 
-function Row({ run, step, withAgent, isOpen, lineage, parted }: RowProps) {
+function Row({ run, step, withAgent, isOpen, notes, lineage, parted }: RowProps) {
   const indent = Math.min(step.depth, INDENT_MAX) * 14;
   const title = oneLine(step.title || step.headline, 200) || "Step without text";
   const forks = forksAt(lineage, new Set(spansOf(step)));
@@ -147,6 +151,7 @@ function Row({ run, step, withAgent, isOpen, lineage, parted }: RowProps) {
         <span class="cut trace step-title">
           {step.failed && <span aria-hidden="true">✕ </span>}
           {withAgent && step.agent && <span class="quiet">{oneLine(step.agent, 30)}: </span>}
+          <NoteMark notes={notes} />
           {title}
         </span>
         <span class="cut trace quiet step-result">{resultOf(step)}</span>

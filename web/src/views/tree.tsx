@@ -151,7 +151,7 @@ function SpanRow({
       {depth > INDENT_MAX && <span class="quiet">{depth}</span>}
       <Kind type={oneLine(run.type(index), 24)} />
       <span class="cut trace name">{oneLine(run.name(index), 120) || "Untitled"}</span>
-      <span class="cut quiet trace grow">{oneLine(run.label(index), 160)}</span>
+      <span class="cut quiet trace grow">{oneLine(labelOf(run, index), 160)}</span>
       <NoteMark notes={notes} />
       {hit && (
         <span class="hit-mark" title="Matches the search">
@@ -168,6 +168,12 @@ function SpanRow({
     </div>
   );
 }
+
+/** A model call by its model: its attributes say less than the columns beside it. */
+const labelOf = (run: RunModel, index: number): string =>
+  run.type(index) === "llm" && !run.failed(index)
+    ? run.model(index) || run.label(index)
+    : run.label(index);
 
 /** Mark the matching spans and their ancestors; null means all. */
 function findVisible(run: RunModel, words: string, time: Range | null): Uint8Array | null {

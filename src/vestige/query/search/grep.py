@@ -26,6 +26,9 @@ PARTS = ("attrs", "logs", "bodies")
 HITS_MAX = 200
 """Hits collected for one answer. Its budget may show fewer."""
 
+PAGES_MAX = 10
+"""Pages of hits that are read to find all runs with a text."""
+
 PATTERN_MAX = 1_000
 
 
@@ -154,9 +157,16 @@ def find_runs_with(store: Store, text: str) -> tuple[str, ...]:
     if not text or len(text) > PATTERN_MAX:
         return ()
     options = GrepOptions(ignore_case=True, parts=("bodies",))
-    hits = store.search(build_search_query(text, options), None, HITS_MAX).hits
-    named = find_runs_named(store, text)
-    return tuple(dict.fromkeys([*(hit.span_ref.run_id for hit in hits), *named]))
+    query = build_search_query(text, options)
+    found = dict.fromkeys(find_runs_named(store, text))
+    cursor = None
+    for _ in range(PAGES_MAX):
+        result = store.search(query, cursor, HITS_MAX)
+        found |= dict.fromkeys(hit.span_ref.run_id for hit in result.hits)
+        cursor = result.cursor
+        if cursor is None:
+            break
+    return tuple(found)
 
 
 def build_search_query(
