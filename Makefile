@@ -5,6 +5,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Some images forbid bytecode files; the tests start hundreds of processes, which then compile all they import.
 export PYTHONDONTWRITEBYTECODE :=
 
+# Three workers keep two cores busy: tests wait for processes and browsers a third of their time.
+WORKERS := 3
+
 .PHONY: help demo browser test test-fast test-full check format bench docs site dist screenshots clean
 
 help:            ## list the targets
@@ -14,13 +17,13 @@ demo: $(VENV)/.run          ## record an agent, kill it, see what happened
 	$(PYTHON) examples/demo/demo.py
 
 test: $(VENV)/.dev browser  ## the tests that CI runs; PYTEST="..." for more options
-	$(PYTHON) -m pytest -n 2 -m "not full" $(PYTEST)
+	$(PYTHON) -m pytest -n $(WORKERS) -m "not full" $(PYTEST)
 
 test-fast: $(VENV)/.dev browser  ## the quick tests
-	$(PYTHON) -m pytest -n 2 -m "not slow and not full" $(PYTEST)
+	$(PYTHON) -m pytest -n $(WORKERS) -m "not slow and not full" $(PYTEST)
 
 test-full: $(VENV)/.dev browser  ## everything, also what takes minutes; lists what could not run, and why
-	$(PYTHON) -m pytest -n 2 -rs $(PYTEST)
+	$(PYTHON) -m pytest -n $(WORKERS) -rs $(PYTEST)
 
 check: $(VENV)/.dev         ## format, lint, types (Python and web/), import contracts, docs and their site
 	$(PYTHON) -m ruff format --check .

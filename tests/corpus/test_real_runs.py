@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.commands import vestige
+from support.sampling import every_third
 from vestige.query.answer import Answer
 from vestige.query.budget import count_tokens
 from vestige.query.debugger import Debugger
@@ -21,6 +22,7 @@ from vestige.transfer.temp_store import load_runs
 
 DATA = Path(__file__).parents[1] / "data" / "real_runs"
 RUNS = sorted([*DATA.glob("trail/*.gz"), *DATA.glob("whowhen/*.gz")])
+SAMPLED_RUNS = every_third(RUNS)
 TOKEN_CHARACTERS = 4.5
 """Characters per token, at most: budgets are estimated from characters."""
 
@@ -90,7 +92,7 @@ def ask_everything(debugger: Debugger) -> Iterator[tuple[str, Answer]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run_path", RUNS, ids=lambda path: path.name[:20], indirect=True)
+@pytest.mark.parametrize("run_path", SAMPLED_RUNS, ids=lambda path: path.name[:20], indirect=True)
 def test_every_verb_answers_within_its_budget(run_path: Path) -> None:
     temporary = load_runs(run_path)
     try:
@@ -104,7 +106,7 @@ def test_every_verb_answers_within_its_budget(run_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run_path", RUNS, ids=lambda path: path.name[:20], indirect=True)
+@pytest.mark.parametrize("run_path", SAMPLED_RUNS, ids=lambda path: path.name[:20], indirect=True)
 def test_no_check_fails_and_no_lead_is_of_a_kind_that_real_data_refuted(run_path: Path) -> None:
     temporary = load_runs(run_path)
     try:

@@ -447,7 +447,7 @@ def test_no_bytes_make_a_traceback(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(value=_values)
 def test_no_value_is_beyond_the_shapes(value: Any) -> None:
     for fault in find_faults(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vestige.errors import UnreadableError
-from vestige.formats import inspect_logs, zip_directory
+from vestige.formats import inspect_logs, zip_index_limits
 from vestige.formats.inspect_logs import detect
 from vestige.query.evidence import Evidence, open_run
 from vestige.query.trajectory import build_trajectory
@@ -160,7 +160,7 @@ def test_a_damaged_or_hostile_log_is_a_clear_error(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detect, "FOREIGN_FILE_MAX", 1024 * 1024)
-    monkeypatch.setattr(zip_directory, "BUNDLE_MEMBERS_MAX", 1_000)
+    monkeypatch.setattr(zip_index_limits, "BUNDLE_MEMBERS_MAX", 1_000)
     path = tmp_path / "x.eval"
     match kind:
         case "torn":

@@ -9,7 +9,7 @@ import pytest
 
 from support.wink_samples import make_bundle
 from vestige.debug import DebugBundle
-from vestige.formats import zip_directory
+from vestige.formats import zip_index_limits
 from vestige.formats.wink import read
 from vestige.formats.wink.archive import size_limits
 from vestige.limits import BUNDLE_MANIFEST_MAX
@@ -24,7 +24,7 @@ def test_more_files_than_a_reader_takes_are_left_out_and_named(
 ) -> None:
     """Better most of the files, and a word about the others, than a bundle that nobody opens."""
     monkeypatch.setattr(size_limits, "BUNDLE_MEMBERS_MAX", 100)
-    monkeypatch.setattr(zip_directory, "BUNDLE_MEMBERS_MAX", 100)
+    monkeypatch.setattr(zip_index_limits, "BUNDLE_MEMBERS_MAX", 100)
     files = {f"workspace/{number:04}": b"%d" % number for number in range(200)}
 
     path = make_bundle(_files=files).export(tmp_path / "x.wink")
@@ -42,7 +42,7 @@ def test_files_with_long_names_fit_into_the_zips_own_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(size_limits, "BUNDLE_DIRECTORY_MAX", 64_000)
-    monkeypatch.setattr(zip_directory, "BUNDLE_DIRECTORY_MAX", 64_000)
+    monkeypatch.setattr(zip_index_limits, "BUNDLE_DIRECTORY_MAX", 64_000)
     files = {f"workspace/{number:04}{'x' * 800}": b"" for number in range(200)}
 
     path = make_bundle(_files=files).export(tmp_path / "x.wink")

@@ -23,7 +23,7 @@ from vestige.debug import (
     DebugBundleError,
 )
 from vestige.errors import UnreadableError, VestigeError
-from vestige.formats import zip_directory
+from vestige.formats import zip_index_limits
 from vestige.formats.wink import read, validate_run
 
 Spoil = Callable[[dict[str, bytes]], None]
@@ -261,7 +261,7 @@ def test_a_directory_of_too_many_members_is_refused_before_it_is_read(
 ) -> None:
     members = {**seed_members(), **{f"files/{n}": b"" for n in range(50)}}
     path = write_zip(tmp_path / "x.wink", members)
-    monkeypatch.setattr(zip_directory, "BUNDLE_MEMBERS_MAX", 20)
+    monkeypatch.setattr(zip_index_limits, "BUNDLE_MEMBERS_MAX", 20)
 
     assert "54 members" in refused(path)
 
@@ -284,7 +284,7 @@ def test_a_directory_too_long_to_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_zip(tmp_path / "x.wink", {**seed_members(), "files/" + "x" * 900: b""})
-    monkeypatch.setattr(zip_directory, "BUNDLE_DIRECTORY_MAX", 500)
+    monkeypatch.setattr(zip_index_limits, "BUNDLE_DIRECTORY_MAX", 500)
 
     assert "directory" in refused(path)
 

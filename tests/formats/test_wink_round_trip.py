@@ -147,7 +147,7 @@ def _canonical(entry: dict[str, Any]) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(LOGS, st.dictionaries(NAMES, VALUES, max_size=2))
 def test_a_log_entry_is_the_same_after_it_was_attributes(
     fields: dict[str, Any], more: dict[str, Any]
@@ -164,7 +164,7 @@ def test_a_log_entry_is_the_same_after_it_was_attributes(
     assert json.loads(render_log(again)) == json.loads(render_log(entry))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(PATHS)
 def test_a_stored_path_is_safe_and_stays(path: str) -> None:
     stored = safe_path(path)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import vestige
+
 ROOT = Path(__file__).parent.parent.parent
 
 PUBLIC = {
@@ -47,6 +49,13 @@ def test_commands_and_entry_points_are_found_by_their_names() -> None:
     assert entry_points(group="vestige.checks") is not None
     checks = (ROOT / "src/vestige/query/checks/__init__.py").read_text(encoding="utf-8")
     assert 'entry_points(group="vestige.checks")' in checks
+
+
+def test_the_version_is_that_of_the_newest_release_in_the_changelog() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version, state = re.findall(r"^## (\d+\.\d+\.\d+) \((.+)\)$", changelog, re.MULTILINE)[0]
+
+    assert vestige.__version__ == (f"{version}.dev0" if state == "unreleased" else version)
 
 
 def test_a_folder_holds_at_most_twenty_modules() -> None:

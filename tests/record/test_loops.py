@@ -88,7 +88,7 @@ def test_memory_stays_bounded() -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 1)), max_size=24))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_loop_is_found_exactly_where_looking_at_all_steps_finds_one(
     steps: list[tuple[str, bool, int]],
 ) -> None:

@@ -57,7 +57,7 @@ def test_any_object_can_be_masked(value: object) -> None:
     assert MARK in mask(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=40))
 def test_masking_a_mask_changes_nothing(value: str) -> None:
     assert mask(mask(value)) == mask(value)

@@ -135,7 +135,7 @@ soup = st.lists(fragments, max_size=25).map("".join)
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(key=soup, value=soup, message=soup)
 def test_whatever_is_redacted_was_suspicious_to_every_scanner(
     key: str, value: str, message: str
@@ -151,7 +151,7 @@ def test_whatever_is_redacted_was_suspicious_to_every_scanner(
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(soup)
 def test_a_text_that_the_scanner_passes_is_as_if_looked_at_closely(text: str) -> None:
     """Of a suspicious record, the texts that are not are left alone."""
@@ -163,7 +163,7 @@ def test_a_text_that_the_scanner_passes_is_as_if_looked_at_closely(text: str) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(soup, max_size=8))
 def test_texts_that_are_clean_together_are_clean_each(texts: list[str]) -> None:
     """By a scanner and without one; a text beside others may not hide what it holds by itself."""
@@ -176,7 +176,7 @@ def test_texts_that_are_clean_together_are_clean_each(texts: list[str]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(soup)
 def test_redacting_twice_is_redacting_once(text: str) -> None:
     once = REDACTOR.text(text)

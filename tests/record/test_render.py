@@ -28,7 +28,7 @@ JSON = st.recursive(
 
 @pytest.mark.slow
 @given(JSON)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_json_can_hold_comes_back_equal(value: Any) -> None:
     """The text is the value, no more and no less."""
     assert json.loads(json_text(value)) == value

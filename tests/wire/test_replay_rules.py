@@ -13,7 +13,7 @@ from support.provider_answers import chat
 from support.provider_server import Server
 from vestige.errors import UsageError
 from vestige.home import Home
-from vestige.wire.replaying.proposal import propose
+from vestige.wire.replaying.propose_rules import propose
 from vestige.wire.replaying.rules import normalize, parse_rules
 from wire.test_replay import vestige_command
 

@@ -7,10 +7,10 @@
         record_tool_call("search", {"q": question}, result)
 
 Names, signatures, settings and files are AgentDbg's: `runs/<run_id>/events.jsonl` and `run.json`
-under AGENTDBG_DATA_DIR or ~/.agentdbg. The same runs are in the Vestige home, and whatever else
-is recorded in a run (spans, requests on the wire) is in its directory too.
+under AGENTDBG_DATA_DIR or ~/.agentdbg. The same runs are in the Vestige home. Other records of a
+run (spans, HTTP requests) are in its directory, too.
 
-Elsewhere: docs/guides/agentdbg.md says what differs, and why.
+Elsewhere: docs/guides/agentdbg.md explains the differences.
 """
 
 from __future__ import annotations

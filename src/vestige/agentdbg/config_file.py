@@ -3,9 +3,9 @@
     redact_keys:            max_field_bytes: 5000           guardrails:
       - ssn                 redact_keys: [ssn, iban]          max_llm_calls: 50
 
-Keys with a scalar, a list or one level of keys. Every value comes out as text, or as a list of
-texts: what a setting may be is settings.py's affair. A line that is none of this is returned
-as a complaint, and the rest of the file still counts.
+Keys with a scalar, a list or one level of keys. Every value is returned as text or as a list of
+texts; settings.py validates them. Any other line is returned as a complaint, and the rest of the
+file is still used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vestige.limits import MIB
 Value = str | list[str] | dict[str, str]
 
 SIZE_MAX = MIB
-"""A config file is a page; what is longer is another file."""
+"""A config file is about a page long. A longer file is not one."""
 
 
 def parse_config(text: str) -> tuple[dict[str, Value], list[str]]:

@@ -1,10 +1,11 @@
-"""Guardrails: limits that a program sets for itself, and what happens at one more.
+"""Guardrails: limits that a program sets for itself, and the exceptions that enforce them.
 
     limits = Guardrails(max_llm_calls=50)
     limits.broken(counts, events, elapsed_s)      # None, or the exception to raise
 
-A limit of N lets N pass, and stops the program at N + 1, after that event is written. What is
-raised is no `Exception` (errors.py): an agent's own `except Exception` must not talk it away.
+A limit of N lets N events pass and stops the program at N + 1, after that event is written. The
+exception does not derive from `Exception` (errors.py), so that an agent's own `except Exception`
+cannot swallow it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A run while it goes on: every record of it becomes events on disk, and is held to its limits.
+"""A running run: writes each of its records as events and enforces its guardrails.
 
     live = LiveRun(run_id, settings, limits, recorder)      # before the run's first record
-    LIVE[run_id]                                            # while it lasts
+    LIVE[run_id]                                            # until it ends
 
-Records come from whichever recorder of the process made them (emit/run_listeners.py), in the thread
-that made them. RUN_END, which the run's own root span brings, is the last: with it run.json is
-written a second time, and the run is forgotten.
+Records come from all recorders of the process (emit/run_listeners.py), in the thread that made
+them. The end of the root span becomes RUN_END, the last event. Then run.json is written a second
+time and the run is removed from LIVE.
 
-The mapping is the exporter's (formats/agentdbg/from_records.py): what is on disk now is what
-`vestige export --format agentdbg` would write tomorrow.
+The mapping is that of the exporter (formats/agentdbg/from_records.py), so the files are equal to
+those of a later `vestige export --format agentdbg`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class LiveRun:
         self.run_id = run_id
         self.root: Span | None = None
         self.broken: AgentDbgGuardrailExceeded | None = None
-        """The first limit that was passed. It fails the run, whatever became of the exception."""
+        """The first exceeded limit. It fails the run, even if the exception was swallowed."""
         self._recorder = recorder
         self._limits: tuple[Guardrails, ...] = (limits,) if limits.any else ()
         self._key_rules = settings.redact
@@ -168,7 +168,7 @@ class LiveRun:
                 self._check(loop)
 
     def forget(self) -> None:
-        """The run is over: what still comes belongs to the journal alone."""
+        """End the run. Later records are only in the journal."""
         LIVE.pop(self.run_id, None)
         run_listeners.SINKS.pop(self.run_id, None)
         with self._lock:  # another thread may be about to write: not to a number that was let go
@@ -288,7 +288,7 @@ def _normal(value: Any) -> str | bytes:
         if isinstance(value, msgspec.Raw):
             value = _decode(value)
         return _sorted(value)
-    except Exception:  # noqa: BLE001  # what cannot be ordered is compared as it is
+    except Exception:  # noqa: BLE001  # values that cannot be sorted are compared unsorted
         return str(value)
 
 

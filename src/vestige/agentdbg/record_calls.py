@@ -150,7 +150,7 @@ def _record_instant(
 
 
 def _add_form(attributes: Attributes, field: str, body: Any) -> None:
-    """Say of a body what its text alone would not: a string that looks like JSON, a number."""
+    """Add an attribute if the text of a body is ambiguous: a string like JSON, a number."""
     kind = type(body)
     if kind is str:
         if body[:1] in _LOOKS_LIKE_JSON:

@@ -1,8 +1,8 @@
-"""Opening and ending runs: the active one, the implicit one, and what one is called.
+"""Open, name and end runs: the active one and the implicit one.
 
-A traced run is a run of a recorder like any other, in the journal of the home; that its records
-also go into a run directory is `LiveRun`'s doing. So the active run is simply that of the
-ambient span, and threads, tasks and forks follow it as they follow every span.
+A traced run is an ordinary run of a recorder, in the journal of the home; `LiveRun` also writes
+its records into a run directory. So the active run is that of the current span, and threads,
+tasks and forks inherit it like any span.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def recorder() -> Recorder:
         if known is not None and _serves(known, home):  # another thread was first
             return known
         _recorder, _recorder_home = Recorder(sample=1.0), home
-        # After the recorder's own: what is registered last is called first.
+        # Registered after the recorder's own handler, because the last one is called first.
         atexit.unregister(_end_open_runs)
         atexit.register(_end_open_runs)
         return _recorder
@@ -152,7 +152,7 @@ def _process(source: Recorder, settings: Settings) -> dict[str, Any]:
 
 
 def _implicit_run() -> Span | None:
-    """The run of what is recorded outside any: one for the process, until it exits."""
+    """Return the run for records outside any run: one per process, until it exits."""
     global _implicit
     with _lock:
         if _implicit is None or _implicit.run_id not in LIVE:

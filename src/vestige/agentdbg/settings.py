@@ -4,11 +4,11 @@ default.
     AGENTDBG_DATA_DIR            where runs/ is (default ~/.agentdbg)
     AGENTDBG_REDACT              0: no rules about keys in the run directory
     AGENTDBG_REDACT_KEYS         keys whose values are secrets too, by comma
-    AGENTDBG_MAX_FIELD_BYTES     a longer text is cut (20000)
+    AGENTDBG_MAX_FIELD_BYTES     a longer text is truncated (20000)
     AGENTDBG_LOOP_WINDOW         calls of one round of a loop, at most (12)
     AGENTDBG_LOOP_REPETITIONS    rounds that make a loop (3)
     AGENTDBG_RUN_NAME            the name of every run; only as a variable
-    AGENTDBG_IMPLICIT_RUN        1: what is recorded outside any run gets one; only as a variable
+    AGENTDBG_IMPLICIT_RUN        1: records outside any run get a run; only as a variable
     AGENTDBG_STOP_ON_LOOP and the other guardrails (guardrails.py)
 
 In config.yaml the names are lower case without the prefix, the guardrails under `guardrails:`.
@@ -83,7 +83,7 @@ def warn_once(message: str) -> None:
 
 
 class _Source:
-    """Where a setting's value comes from, remembered for the warning."""
+    """The source of a setting's value, for the warning."""
 
     def __init__(self, files: Iterable[tuple[str, dict[str, Value]]]) -> None:
         self._files = list(files)
@@ -148,7 +148,7 @@ def _data_dir(text: str) -> str | None:
         return path
 
 
-# --- what a value may be -----------------------------------------------------------------------
+# --- validation of values ----------------------------------------------------------------------
 
 
 def _text(value: Any) -> str:

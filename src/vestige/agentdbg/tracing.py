@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class TraceOptions(msgspec.Struct, frozen=True):
-    """What a `trace` or `traced_run` was given."""
+    """The arguments of a `trace` or `traced_run`."""
 
     name: str | None
     limits: dict[str, Any]

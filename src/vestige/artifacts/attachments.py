@@ -1,17 +1,17 @@
-"""Bring files into a bundle: copied, masked and hashed in one pass.
+"""Add files to a bundle: copied, redacted and hashed in one pass.
 
     attachments = Attachments(folder, texts)
     attachments.copy("cases/pays-1f", Path("/tmp/server.log"))       # cases/pays-1f/server.log
     attachments.write("cases/pays-1f", "stdout.txt", "...")
 
-A copy gets its name when it is complete: a killed suite leaves no half of a file under the name
-of a whole one. Text is masked like everything else; other files are copied unchanged.
+A copy gets its name when it is complete, so a killed suite leaves no partial file under a final
+name. Text is redacted; other files are copied unchanged.
 
-A `.json` file with invalid JSON would make the bundle invalid, and may be the very evidence: it is
-kept under its name and `.txt`.
+A `.json` file with invalid JSON would make the bundle invalid, but may be the evidence: `.txt` is
+added to its name.
 
-What is read is what the test sees: `os`, and a fake file system if it has one. What is written is
-on the real one (_runtime/syscalls.py), whatever the test has replaced.
+Files are read as the test sees them, through `os` and a fake file system if it has one. They are
+written to the real file system (_runtime/syscalls.py), even if the test replaced functions of `os`.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ class Attachments:
 
     def __init__(self, folder: Path, texts: TextSanitizer) -> None:
         self.known: dict[str, tuple[int, int, str]] = {}
-        """Path in the bundle to size, mtime_ns and sha256: what need not be hashed again."""
+        """Path in the bundle to size, mtime_ns and sha256, so that no file is hashed twice."""
         self._folder = f"{folder}/"
         self._texts = texts
         self._made: set[str] = set()
         self._numbers: dict[str, int] = {}
-        """Of a name that was asked for: the last number that it got. The next is not sought from
-        the first on."""
+        """Requested name to the last number that was added to it, so the search starts there."""
 
     def copy(
         self, place: str, source: Path, name: str | None = None, *, exact: bool = False
@@ -80,7 +79,7 @@ class Attachments:
             os.close(fd)
 
     def write(self, place: str, name: str, content: str | bytes, *, exact: bool = False) -> str:
-        """Write what a test made into a folder of the bundle; its path there."""
+        """Write data of a test into a folder of the bundle, and return its path there."""
         if isinstance(content, str):
             content = self._texts.clean(content).encode()
         elif not exact and _is_text(content, name):

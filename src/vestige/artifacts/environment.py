@@ -14,7 +14,7 @@ _REPLAYED_PREFIXES = ("LC_", "PYTHON", "E2E_", "HYPOTHESIS_")
 
 
 def redacted(environment: Mapping[str, str], texts: TextSanitizer) -> dict[str, str]:
-    """Every variable; what its name or its value gives away is withheld."""
+    """Return all variables, without the values that are secret by their name or content."""
     found = {}
     for name, value in sorted(environment.items()):
         cleaned = MARKER if is_withheld(name, value) else texts.clean(value)

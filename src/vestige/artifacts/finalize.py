@@ -1,6 +1,6 @@
-"""Finish a bundle: one trace, every typed file, `bundle.json` last, and a look whether it is valid.
+"""Finish a bundle: one trace, every typed file, `bundle.json` last, then validate it.
 
-The same steps whether the suite ended by itself or was killed; the folder is all they need.
+The steps are the same for a suite that ended and for a killed one. They need only the folder.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def finish(
     known: Known | None = None,
     cases_read: tuple[Sequence[CaseResult], Counts] | None = None,
 ) -> Sequence[CaseResult]:
-    """Write all that a bundle needs from what its folder holds. InvalidSuiteError if it is not
-    valid then.
-    `cases_read`: the result of `read_cases`, if it is known."""
+    """Write the files of a bundle from the contents of its folder.
+
+    Raises InvalidSuiteError if the result is not valid. `cases_read`: the result of `read_cases`,
+    if it is known."""
     drop_leftovers(folder)
     started_ns = parse_time_ns(merged.first_ts) or 0
     ended_ns = max(started_ns, parse_time_ns(merged.last_ts) or 0)
@@ -60,7 +61,7 @@ def finish(
     if is_large(cases):
         fold_trace(folder, merged)
     files = hash_files(folder, known or {})
-    as_they_are = dict(files)  # on disk; what is added now has been hashed in memory only
+    as_they_are = dict(files)  # on disk; files that are added below are hashed in memory
     finish_bundle(folder, facts, cases_read=cases_read, files=files)
     validate(folder, as_they_are)
     return cases
@@ -74,7 +75,7 @@ def failed_cases(cases: Sequence[CaseResult]) -> list[str]:
 
 
 def validate(folder: Path, hashed: Known | None = None) -> None:
-    """InvalidSuiteError, with everything that is wrong. `hashed`: what was read a moment ago."""
+    """Raise InvalidSuiteError with all problems. `hashed`: files whose hashes are known."""
     _, problems = check_bundle(DirectoryTree(folder), hashed=hashed)
     errors = [single_line(str(problem)) for problem in problems if problem.severity == "error"]
     if errors:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _CASES_SHOWN = 50
 _MESSAGE_SHOWN = 300
-"""GitHub refuses a summary above 1 MiB; fifty failures are enough to know what is wrong."""
+"""GitHub refuses a summary above 1 MiB, and more failures would not be read."""
 
 
 def render_step_summary(folder: Path, cases: Sequence[CaseResult] | None = None) -> str:
@@ -51,7 +51,7 @@ def write_step_summary(
     cases: Sequence[CaseResult] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> bool:
-    """Append the summary to the file that GitHub names; False where there is none."""
+    """Append the summary to the file that GitHub names. Returns False without such a file."""
     path = (os.environ if environment is None else environment).get(VARIABLE)
     if not path:
         return False

@@ -4,8 +4,8 @@ Each process appends to a file of its own (`trace/worker-gw0.jsonl`), because a 
 disk before it runs and no process knows the counters of the others. At the end they become
 `trace/events.jsonl`, with new counters. The trace of a killed suite is completed the same way.
 
-The one hard fact: a trace that has its `suite_end` is complete. Files of workers beside it are
-left over from a death between two steps, and are not taken in twice.
+A trace with a `suite_end` is complete. Files of workers beside it are left over from a process
+that died between two steps, and are not merged again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COUNTED = {"case_start": 0, "assert_pass": 1, "assert_fail": 2, "assert_skip": 
 _PART = f"{constants.TRACE}.part"
 _FLUSH = 4096
 _BLOCK = 64 * KIB
-"""Of each trace in hand while several are merged."""
+"""Bytes of each trace in memory while several are merged."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -86,7 +86,7 @@ def read_trace(folder: Path) -> Merged:
 
 
 def drop_leftovers(folder: Path) -> None:
-    """Half-written files of ours, of a process that died while it finished this folder."""
+    """Delete partial files of a process that died while it finished this folder."""
     for path in (folder / _PART, folder / f"{constants.BUNDLE}.part"):
         path.unlink(missing_ok=True)
 
@@ -143,7 +143,7 @@ def fold_trace(folder: Path, merged: Merged) -> None:
 def _complete_events(
     events: Iterable[TraceEvent], merged: Merged, end_ts: str, default_ts: str
 ) -> Iterator[TraceEvent]:
-    """The events, and what is missing for a trace that begins and ends."""
+    """Yield the events, with a start and an end of the suite if they are missing."""
     begun = False
     for event in events:
         if not begun and event.kind != "suite_start":

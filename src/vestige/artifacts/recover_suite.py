@@ -1,9 +1,9 @@
-"""Finish what a killed suite left: a valid bundle that says which cases were running.
+"""Finish the bundle of a killed suite: a valid bundle that names the cases that were running.
 
     for found in recover(Path("tests/artifacts")): found.folder, found.running
 
-Such a case is `unknown`, and the transcript says why. Nothing but the folder is needed, and a
-suite that still runs is left alone: its writer holds the lock of its trace.
+Such a case is `unknown`, and the transcript gives the reason. Only the folder is needed. A suite
+that still runs is skipped: its writer holds the lock of its trace.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _time_of(name: str) -> str:
 
 
 def _keep_evidence(folder: Path) -> None:
-    """A file that ends in the middle is evidence too, but no JSON: it goes on as text."""
+    """Rename a truncated JSON file to text: it is evidence, but not valid JSON."""
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder).as_posix()
         if relative in constants.PART_OF or relative.startswith("trace/") or not path.is_file():

@@ -46,20 +46,19 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read back from `repro.json`."""
+    """The contents of `repro.json`."""
 
     command: str
     vestige: Replay | None = None
 
 
 def where_of(worker: str) -> str:
-    """Behind the name of a case that runs in several workers, so that each of them is one; no part
-    of what selects it."""
+    """The suffix of a case name that is unique per worker; it does not select the case."""
     return f" @{worker}"
 
 
 def selected(replay: Replay, cases: Sequence[str]) -> list[str]:
-    """The arguments that run these cases, in this order; none: what the suite ran."""
+    """Return the arguments that run these cases, in this order; all cases for an empty list."""
     if not cases or not replay.by_case:
         return list(replay.tests)
     chosen = list(dict.fromkeys(replay.prefix + _selector(case) for case in cases))
@@ -69,7 +68,7 @@ def selected(replay: Replay, cases: Sequence[str]) -> list[str]:
 
 
 def _selector(case: str) -> str:
-    """A name that was masked, or cannot be typed, selects by what comes before its parameters."""
+    """Select by the part before the parameters if a name was redacted or cannot be typed."""
     if MARK not in case and " @gw" not in case and case.isprintable():
         return case  # nearly all of them, and suites have thousands
     case = re.sub(_WHERE, "", case)
@@ -85,7 +84,7 @@ def render_command(replay: Replay, environment: Mapping[str, str], cases: Sequen
 
 
 def command_of_case(replay: Replay, environment: Mapping[str, str]) -> Callable[[str], str]:
-    """The same for one case of many: what they share is put together once."""
+    """Return a function that renders the command of one case, with shared parts built once."""
     beginning = _beginning(replay, environment)
     if not replay.by_case:
         command = render_command(replay, environment, ())
@@ -125,7 +124,7 @@ def read_environment(bundle: Path) -> dict[str, str]:
         text = (bundle / "repro.env").read_bytes().decode(errors="replace")
     except OSError:
         return found
-    # Only a newline ends a line: a value may hold what else Python takes for an end.
+    # Split at newlines only: values may contain other characters that `splitlines` splits at.
     for line in text.split("\n"):
         name, equals, value = line.rstrip("\r").partition("=")
         if equals and name.isidentifier():
@@ -152,7 +151,7 @@ def find_case(cases: Sequence[str], case_name: str) -> str:
 
 
 def words_to_run(recorded: Recorded, cases: Sequence[str]) -> tuple[list[str], str | None]:
-    """The words and the folder. Without words of its own a bundle's command is for a shell."""
+    """Return words and folder. A command without a list of words is run by a shell."""
     replay = recorded.vestige
     if replay is None:
         return ["sh", "-c", recorded.command], None

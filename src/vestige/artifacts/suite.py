@@ -6,11 +6,11 @@
             case.attach("server.log")
     suite.path                              # tests/artifacts/checkout/20260210_170000
 
-The one hard fact: what has happened is on disk. `case_start` is written before the case runs, so
-a killed suite shows what was running, and `vestige recover` makes a valid bundle of it. At the
-end the bundle is validated; InvalidSuiteError if it breaks a rule.
+Every event is on disk when the call returns. `case_start` is written before the case runs, so a
+killed suite shows which case was running, and `vestige recover` makes a valid bundle of it. At the
+end the bundle is validated; a broken rule raises InvalidSuiteError.
 
-Elsewhere: the pytest plugin over this in pytest_plugin/plugin.py.
+Elsewhere: the pytest plugin (pytest_plugin/plugin.py) uses this class.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Case:
 
     @property
     def failures(self) -> list[str]:
-        """Messages of what did not hold."""
+        """Messages of the failed checks."""
         return self._failures or []
 
     @property
@@ -115,7 +115,7 @@ class Case:
     def attachments(self, paths: list[str]) -> None:
         self._attachments = paths
 
-    # --- what happened ----------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------
 
     def check(self, condition: object, message: object = "") -> bool:
         """Assert, and go on: whether it held."""
@@ -333,12 +333,11 @@ class SuiteWriter:
 class SuiteRecorder(SuiteWriter):
     """A suite from its start to its valid bundle. A context manager.
 
-    `root`: where bundles are, one folder a suite, one folder a time.
+    `root`: the folder of bundles; each suite has a folder, each start of it one inside.
     `replay`: how the suite is started; default: as this program was.
-    `seed`, `clock_mode`: what made it deterministic. `repro_env`: more variables that a replay
-    needs.
-    `run_id`: of the run that records the suite too. `texts`: what cleans names, if there is one
-    already.
+    `seed`, `clock_mode`: the settings that made it deterministic. `repro_env`: more variables that
+    a replay needs.
+    `run_id`: the run that also records the suite. `texts`: an existing sanitizer of names.
     """
 
     def __init__(
@@ -381,7 +380,7 @@ class SuiteRecorder(SuiteWriter):
         write_start(folder, start)
         super().__init__(folder, name, timestamp, texts=texts, clock=clock)
         self.cases: Sequence[CaseResult] = []
-        """When the suite has ended: what became of each case."""
+        """The status of each case, when the suite has ended."""
         self._finished = False
         more = {"run_id": run_id} if run_id else {}
         self.trace.event("suite_start", tool="vestige", **more)
@@ -393,8 +392,9 @@ class SuiteRecorder(SuiteWriter):
         return failed_cases(self.cases)
 
     def finish(self, notes: Sequence[str] = ()) -> Path:
-        """The suite is over: write and validate the bundle. InvalidSuiteError if it is not valid.
-        In a child that was forked nothing happens: for its parent the suite goes on."""
+        """End the suite: write and validate the bundle. Raises InvalidSuiteError.
+
+        Does nothing in a forked child: the suite of its parent continues."""
         if self._finished or not self.trace.is_own:
             return self.path
         self._finished = True
@@ -417,7 +417,7 @@ class SuiteRecorder(SuiteWriter):
             merged = rebuild_trace(self.path, now)
             messages += [f"{case} did not end" for case in merged.running]
         elif all(case.ended for case in self.running_cases) and not trace.lost:
-            # All of the trace is our own: what it says need not be read.
+            # This process wrote the complete trace, so it need not be read.
             trace.event("suite_end")
             merged = Merged(
                 self.suite,
@@ -468,7 +468,7 @@ class SuiteRecorder(SuiteWriter):
         try:
             self.finish([f"the suite ended with {type(error).__name__}: {error}"])
         except (InvalidSuiteError, OSError) as failed:
-            error.add_note(str(failed))  # what ended the suite matters more
+            error.add_note(str(failed))  # the error that ended the suite matters more
 
 
 def _make_folder(root: Path, started_ns: int) -> tuple[Path, str]:

@@ -90,7 +90,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 class StartFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What `read_start` found: for SuiteFacts, and how to start the suite again."""
+    """The result of `read_start`: facts of a suite, and the command that starts it again."""
 
     facts: dict[str, Any]
     command: str

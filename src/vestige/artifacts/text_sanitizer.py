@@ -1,10 +1,9 @@
-"""Names and messages on their way into a bundle: no secret in clear, nothing that UTF-8 cannot
-hold.
+"""Redact names and messages of a bundle, and make them valid UTF-8.
 
-The redactor here knows more than shapes and keys: the values of every variable whose name says
-that it holds a secret are masked wherever they turn up, in a test's id or in what it printed.
+Besides keys and patterns, the redactor knows the values of environment variables with a secret's
+name, and redacts them everywhere: in test ids and in output.
 
-Elsewhere: what counts as a secret's key or shape in record/redaction/redactor.py.
+Elsewhere: record/redaction/redactor.py defines secret keys and patterns.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _CONTROL_KEPT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 class TextSanitizer:
-    """Cleans what goes into one bundle."""
+    """Sanitize the texts of one bundle."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.redactor = Redactor()
@@ -54,8 +53,7 @@ class TextSanitizer:
             self.redactor = redactor
 
     def expect(self, names: Iterable[str]) -> None:
-        """Names that will come, asked about all at once; if one is suspicious, each by itself, as
-        it comes."""
+        """Scan all names of a session at once. If one is suspicious, each is scanned when used."""
         short = list(filter(_is_plain, names))
         # First: a thread may teach it something meanwhile.
         self._learned = self.redactor.learned
@@ -66,7 +64,7 @@ class TextSanitizer:
         return self.redactor.text(clean_text(str(text)))
 
     def message(self, text: object) -> str:
-        """A text of bounded length: what a line of the trace holds."""
+        """Sanitize a text, and bound its length for a line of the trace."""
         if isinstance(text, str):
             if text in self._expected and self._learned == self.redactor.learned:
                 return text

@@ -3,14 +3,14 @@
     trace = TraceWriter(folder / "trace/events.jsonl", "checkout", "20260210_170000", clock)
     trace.event("case_start", case="pays")
 
-One write with `O_APPEND` per call, so a killed suite shows which case was running. The
-writer holds the lock of its file while it lives: nobody finishes a suite that still runs.
+One write with `O_APPEND` per call, so a killed suite shows which case was running. The writer
+holds the lock of its file, so no other process finishes a suite that still runs.
 
-Nothing here raises into a test. What could not be written is counted in `lost`, and a suite
-that lost something does not end as if nothing had been. Calls of the system are made past whatever
-a test has put in their place (_runtime/syscalls.py).
+Nothing here raises into a test. Events that could not be written are counted in `lost`, and such a
+suite does not end as valid. System calls bypass functions that a test has replaced
+(_runtime/syscalls.py).
 
-Elsewhere: what the events say about cases is read back in formats/artifacts/trace_events.py.
+Elsewhere: formats/artifacts/trace_events.py reads the events.
 """
 
 from __future__ import annotations
@@ -112,11 +112,10 @@ class TraceWriter:
             Counts(NUMBER, NUMBER, NUMBER, NUMBER),
         )
         self._begin = line_template(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
-        """A case begins: when, the kind of event, case and message, the counters, and what only
-        some have."""
+        """The template of a start: time, kind, case, message, counters, and optional fields."""
         line.elapsed_ms = NUMBER
         self._go_on = line_template(_encode(line)).removesuffix(b"}\n") + b"%b}\n"
-        """And what comes after that: how long it has run, too, before what only some have."""
+        """The template of later events, which also have the duration."""
         passed, ended = (
             msgspec.structs.replace(line, kind=kind, message="", **more)
             for kind, more in (

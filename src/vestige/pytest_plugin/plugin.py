@@ -1,24 +1,21 @@
 """The pytest plugin, once it is on: the bundle of a session, written while it runs.
 
-A session is a suite, a test a case, a report an assertion. One process writes its cases straight
-into the trace; under xdist each worker writes a trace of its own, before its tests run, and the
-controller takes them in at the end.
+A session is a suite, a test a case, a report an assertion. A single process writes its cases
+directly into the trace. Under xdist each worker writes its own trace, and the controller merges
+them at the end.
 
     case_start    before a test runs (pytest_runtest_protocol, logstart of a rerun)
     assert_*      a report: the call, a phase that failed, a subtest
     case_end      when the test is over, reruns one by one
 
-All of it is on disk before code of the user's runs again. So the end of a test may wait for the
-beginning of the next, and be written with it, where nothing but pytest is between them
-(pytest_plugin/test_loop.py).
+Events are on disk before user code runs again. If only pytest runs between two tests, the end of
+the first is written together with the start of the second (pytest_plugin/test_loop.py).
 
-The session is also a run in the home of vestige, each test a span of type `test` in it, and
-that span is the ambient one while the test runs: agents that are tested have it as their origin,
-and what they say to models and log is recorded inside of it.
+The session is also a run in the Vestige home, and each test a span of type `test`. That span is
+the current one while the test runs, so model calls and log records of tested agents belong to it.
 
-Elsewhere: what pytest loads in every session in vestige_pytest.py;
-the tests of a session in pytest_plugin/session_cases.py, their spans in
-pytest_plugin/test_spans.py.
+Elsewhere: vestige_pytest.py is loaded in every pytest session. The tests of a session are in
+pytest_plugin/session_cases.py, their spans in pytest_plugin/test_spans.py.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ class BundlePlugin:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._shared: dict[str, Any] | None = getattr(config, "workerinput", {}).get("vestige")
-        """In a worker: what the controller says about the suite."""
+        """The facts about the suite that a worker gets from the controller."""
         self._suite: SuiteWriter | None = None
         self._spans: TestSpans | None = None
         self._tests: TestCases | None = None
@@ -63,7 +60,7 @@ class BundlePlugin:
         self._may_hold = False
         """Not even wrappers."""
         self._unwatched = False
-        """And nobody takes part in the end of a test."""
+        """No other plugin has hooks for the end of a test."""
         self._item: pytest.Item | None = None
         self._nextitem: pytest.Item | None = None
         self._reruns: _Reruns | None = None
@@ -71,7 +68,7 @@ class BundlePlugin:
         self._rerun = ""
         self._fixtures: set[str] = set()
         self._names: object = None
-        """Of the fixtures of the test before."""
+        """The fixtures of the previous test."""
         self._summary = ""
         self._failed = False
         self._problems: list[str] = []
@@ -163,7 +160,7 @@ class BundlePlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """A worker of xdist has ended: what it could not write, the suite has lost."""
+        """Count the events that an ended worker of xdist could not write."""
         lost = getattr(node, "workeroutput", {}).get(_LOST)
         if self._suite is not None and lost:
             self._suite.trace.lost += lost[0]
@@ -175,7 +172,7 @@ class BundlePlugin:
         if self._tests is None:
             return
         if "pyfakefs" in sys.modules:
-            # What is loaded while a test has a fake file system would keep parts of it.
+            # A module that is imported under a fake file system would keep parts of it.
             import vestige.artifacts.attachments  # noqa: F401
         self._tests.expect(item.nodeid for item in session.items)
         self._alone = test_loop.is_alone(self._config)
@@ -268,8 +265,9 @@ class BundlePlugin:
         return result
 
     def _lose(self, error: Exception) -> None:
-        """Something of ours does not work, for the test has replaced what it needs: the session
-        goes on all the same, and its bundle says in the end that it is not whole."""
+        """Note a failure of the plugin, for example because a test replaced a function it needs.
+
+        The session continues, and its bundle reports that it is incomplete."""
         assert self._suite is not None
         self._suite.trace.lose(error)
 
@@ -422,7 +420,7 @@ class BundlePlugin:
 
     def _take_crash(self, report: pytest.TestReport) -> None:
         assert self._suite is not None
-        # The worker wrote `case_start`; here is what it could not write any more.
+        # The worker wrote `case_start` but died before the end of the case.
         message = self._suite.texts.message(str(report.longrepr))
         where = where_of(report.node.gateway.id) if self._is_each() else ""
         trace, case = self._suite.trace, self._suite.texts.message(report.nodeid + where)
@@ -466,7 +464,7 @@ class _Reruns:
 
 
 class _Ending:
-    """Before anybody else's hooks for the end of a session: no test follows."""
+    """Write the last test before other plugins handle the end of the session."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush

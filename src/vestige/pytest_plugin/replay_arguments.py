@@ -11,7 +11,7 @@ import pytest
 
 from vestige.artifacts.replay_command import Replay
 
-# What selects, stops early, spreads over processes, or writes the session's reports again.
+# Options that select tests, stop early, start workers or write reports.
 _DROPPED = frozenset(
     (
         "-x",
@@ -81,7 +81,7 @@ def seed_of(config: pytest.Config) -> int:
 
 
 def kept_options(arguments: Sequence[str], tests: Sequence[str]) -> list[str]:
-    """The arguments without the tests that they name, and without what a replay must not repeat."""
+    """Return the arguments without test names and without options that a replay must not repeat."""
     words = list(arguments)
     for test in reversed(tests):
         for at in range(

@@ -86,7 +86,7 @@ def is_of_subtests(report: Any) -> bool:
 
 
 def files_of(report: Any, failure: bool = True) -> Iterator[tuple[str, str]]:
-    """Name and content of what is kept of a failure: the failure, what was printed and logged."""
+    """Yield name and content of the files of a failure: its text, output and logs."""
     text = text_of(report)
     if text and failure:
         yield "failure.txt", text

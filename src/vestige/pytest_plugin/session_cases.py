@@ -1,14 +1,14 @@
 """The tests of a session, one after the other: each a case of the suite, and a span of its run.
 
     tests.begin("test_pay.py::test_card")
-    tests.pass_quietly()                # all that there will be to tell of it
+    tests.pass_quietly()                # passed, without a message
     tests.leave()                       # over
     tests.begin("test_pay.py::test_cash")
 
-What may wait is kept as a moment: the lines about it are made, and written, with those of the next
-test. Code that has more to record of a test (`more`) finds its pass written before that.
+An end that may wait is stored as a time only. Its lines are rendered and written with those of the
+next test, or before further records of the same test (`more`).
 
-Elsewhere: what may wait, and why, in pytest_plugin/test_loop.py; the session in
+Elsewhere: pytest_plugin/test_loop.py decides which ends may wait, and why; the session is in
 pytest_plugin/plugin.py.
 """
 
@@ -27,7 +27,7 @@ class TestCases:
     __test__ = False  # pytest looks at classes by their name
 
     def __init__(self, suite: SuiteWriter, spans: TestSpans | None, where: str = "") -> None:
-        """`where`: behind the name of each case."""
+        """`where`: a suffix for the name of each case."""
         self.running: Case | None = None
         """The last test that began, until its end is written."""
         self._suite = suite

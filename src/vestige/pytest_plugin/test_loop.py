@@ -1,8 +1,7 @@
 """Detect which plugins run the tests of a session: pytest alone, or others too.
 
-Nearly always pytest alone does: a test runs once, and from its end to the next one's beginning no
-code of anybody else's. What is written there can then be written at once with the next, and need
-not wait for reruns.
+Nearly always it is pytest alone: a test runs once, and only code of pytest runs between two tests.
+The end of a test can then be written together with the start of the next one.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ _PARAMETERS = frozenset(("get_direct_param_fixture_func",))
 
 
 def is_alone(config: pytest.Config) -> bool:
-    """Does pytest itself, and nobody else, go through the tests and run each? Not in a worker of
-    xdist, where a test may wait for long until the next one comes, nor with a plugin that runs
-    tests again."""
+    """Return whether pytest itself runs the tests, without help from plugins.
+
+    Not in a worker of xdist, which may wait long for its next test, nor with a plugin that reruns
+    tests."""
     hook = config.hook
     return _only(hook.pytest_runtestloop, _LOOP) and runs_once(config)
 
@@ -42,7 +42,7 @@ def is_outermost(config: pytest.Config, plugin: object) -> bool:
 
 
 def is_unwatched(config: pytest.Config) -> bool:
-    """Does nobody but pytest, and us, take part in what comes after a test's own code?"""
+    """Return whether only pytest and this plugin have hooks that run after the code of a test."""
     return all(
         impl.function.__module__.startswith(("_pytest.", "vestige.", "vestige_pytest"))
         for name in _AFTER

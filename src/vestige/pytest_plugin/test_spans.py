@@ -4,10 +4,10 @@ Off when recording is off (`VESTIGE_DISABLED`, `vestige_record = false`). The te
 come through here too (`vestige.trace` below a test's span), so the recorder knows every secret that
 the bundle does.
 
-What an agent says to a model, and what is logged, is recorded in the test that runs: also by
-threads and event loops that an earlier test or a fixture began, for what is ambient is not a test
-but `_Now`. A test that records into a home of its own, or a `FakeRecorder`, finds there what it
-would find without us.
+Model calls and log records belong to the running test, also those of threads and event loops that
+an earlier test or a fixture started: the current span is not a test but `_Now`, which points to
+the running test. A test with its own home or a `FakeRecorder` finds the same records there as
+without the plugin.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from vestige.recorder import Recorder
 _COMPONENT = "pytest"
 _TYPE = "test"
 FAILED = "TestFailed"
-"""As readers of bundles and reports name it, too; what was raised is in the message."""
+"""The name that readers of bundles and reports use; the message has the exception."""
 _encode = msgspec.json.Encoder().encode
 _PASSED: Attributes = {"outcome": "pass"}
 _PARENT = PARENT_VARIABLE.encode()
@@ -48,7 +48,7 @@ def _recorder(secrets: Iterable[str]) -> Recorder:
 
 
 class _Now(Span):
-    """Where the session is: the test that runs, else what tests stand in."""
+    """The running test, or the span of the session between tests."""
 
     __slots__ = ()
 
@@ -95,9 +95,9 @@ class TestSpans:
         self._emitter = recorder._emitter
         self._running = False
         self._inside = False
-        """In a test, or between two."""
+        """Whether tests run; also between two of them."""
         self._writer = ""
-        """The emitter whose lines are prepared. After a fork they are prepared again."""
+        """The emitter of the prepared lines. After a fork they are prepared again."""
         self._opening = self._turning = b""
         self._parent = b""
         around = run or recorder._writer.process_span
@@ -145,7 +145,7 @@ class TestSpans:
         if self._run is not None:
             self._run.set_attributes(bundle=path)
 
-    # --- what happens inside of tests -----------------------------------------------------------
+    # --- records of tests -----------------------------------------------------------------------
 
     def listen(self, *, wire: bool, logs: bool) -> None:
         """Record calls to models and log lines from now on. Further calls do nothing."""
@@ -161,8 +161,9 @@ class TestSpans:
             self._stops.append(capture_logs(self))
 
     def place(self, ambient: Span | None) -> Span:
-        """Return the span for something that happens in a span: itself, or, outside our home,
-        in the test that runs. Tests look at what they record elsewhere."""
+        """Return the span of a record: its own one, or, if that is in another home, the test.
+
+        Tests read the records that they write into another home."""
         if ambient is None:
             return self._ambient
         if ambient.muted or ambient._emitter.writer == self._recorder.writer:
@@ -217,7 +218,7 @@ class TestSpans:
     def _enter(self, span_id: str, name: str, lines: bytes) -> str:
         """Make the test's span the ambient one, and write its lines."""
         if context.SPAN.get() is not self._ambient:
-            context.SPAN.set(self._ambient)  # whatever the test before has left here
+            context.SPAN.set(self._ambient)  # the previous test may have left its own span
         now, emitter = self._now, self._emitter
         now.id, now.name = span_id, name
         self._recorder.send_lines(lines)
@@ -231,7 +232,7 @@ class TestSpans:
         return span_id
 
     def _go_inside(self) -> None:
-        """A test is next, and perhaps many more: what their spans have in common is made once."""
+        """Prepare the parts that the spans of all tests share."""
         now, around, writer = self._now, self._around, self._emitter.writer
         now.type, now.component = _TYPE, _COMPONENT
         now.run_id, now.parent_id, now._writer = around.run_id, around.id, writer
@@ -303,7 +304,7 @@ class TestSpans:
         self._leave()
 
     def _leave(self) -> None:
-        """Leave the test: what happens now is outside of all tests."""
+        """Leave the test. Later records are outside of all tests."""
         self._message = self._stack = self._reason = ""
         self._inside = False
         self._now.stand_for(self._around)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.sampling import every_third
 from vestige.home import Home
 from vestige.query.budget import count_tokens
 from vestige.query.debugger import Debugger
@@ -22,7 +23,7 @@ LONG = 200
 """Characters of a text that does not occur twice by chance."""
 
 
-@pytest.fixture(scope="module", params=FILES, ids=lambda path: path.name[:20])
+@pytest.fixture(scope="module", params=every_third(FILES), ids=lambda path: path.name[:20])
 def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Debugger, Evidence]]:

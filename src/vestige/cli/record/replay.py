@@ -299,7 +299,7 @@ def _show_difference(first: Entry, count: int, invocation: _Invocation) -> None:
 
 def _show_proposal(before: str, after: str, invocation: _Invocation) -> None:
     """Print where the bodies differ, and the command that ignores it."""
-    from vestige.wire.replaying.proposal import propose
+    from vestige.wire.replaying.propose_rules import propose
     from vestige.wire.replaying.rules import parse_rules
 
     rules = parse_rules(invocation.ignore)

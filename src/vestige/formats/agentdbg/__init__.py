@@ -1,7 +1,7 @@
 """The AgentDbg v0.1 trace format: run directories with run.json and events.jsonl.
 
-Reads run directories (also of the later v0.2 layout), folders of them, whole data directories and
-what `agentdbg export` writes. Writes run directories that AgentDbg lists, exports and views.
+Reads run directories (also of the later v0.2 layout), folders of them, data directories and the
+files of `agentdbg export`. Writes run directories that AgentDbg lists, exports and views.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def validate_run(path: Path) -> Sequence[Problem]:
 
 
 def recover_runs(path: Path) -> Iterator[tuple[Path, str]]:
-    """Finish the runs at a path whose program died. Each that is unfinished, and why it is left
-    alone; nothing, if it was finished now."""
+    """Finish the runs at a path whose program died.
+
+    Yields each unfinished run, with the reason if it was not finished now."""
     from vestige.formats.agentdbg.recover import recover_run
 
     for place in find_runs(path):

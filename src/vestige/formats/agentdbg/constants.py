@@ -1,5 +1,6 @@
-"""Names that both directions share: attributes of our records that carry what the format knows and
-they have no other place for, and ids that derive from one another."""
+"""Attributes for data of the format that records have no field for, and derived ids.
+
+Both directions use them."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from vestige.formats.protocol import derived_span_id, derived_uuid
 FORMAT: Final = "agentdbg"
 
 EVENT_ID: Final = "event_id"
-"""Of an imported event: its id, verbatim."""
+"""The verbatim id of an imported event."""
 END_EVENT_ID: Final = "end_event_id"
-"""Of an imported run: the id of its RUN_END."""
+"""The id of the RUN_END of an imported run."""
 META: Final = "agentdbg.meta"
 """JSON object: the caller's `meta`."""
 PAYLOAD: Final = "agentdbg.payload"
 """JSON object: fields of the payload that the format's text does not name (or oddly typed ones)."""
 PLAIN: Final = "agentdbg.plain"
-"""Names, by comma, of payload fields whose body is a string, though it looks like JSON."""
+"""Comma-separated payload fields whose body is a string that looks like JSON."""
 JSON: Final = "agentdbg.json"
-"""Names, by comma, of payload fields whose body is JSON but not an object or array."""
+"""Comma-separated payload fields whose body is JSON but not an object or array."""
 INSTANT: Final = "agentdbg.instant"
 """True: recorded after the fact, so that its duration is not known."""
 LOOP_PATTERN: Final = "loop.pattern"
@@ -29,7 +30,7 @@ LOOP_WINDOW: Final = "loop.window_size"
 LOOP_EVIDENCE: Final = "loop.evidence"
 """JSON array of span ids of this run, or event ids."""
 START_TS: Final = "agentdbg.start_ts"
-"""Of an imported run: the `ts` of its RUN_START, where run.json gives another start."""
+"""The `ts` of the RUN_START of an imported run, if run.json has another start."""
 RUN_TIMES: Final = "agentdbg.run_times"
 """JSON object: times of an imported run's run.json that its events do not give."""
 GUARDRAILS: Final = {
@@ -39,7 +40,7 @@ GUARDRAILS: Final = {
 }
 """Attributes of an error that a guardrail raised, and their fields in an ERROR's payload."""
 DETAILS: Final = "error.details"
-"""JSON value: what an error says beyond its type, message and stack."""
+"""JSON value with the fields of an error besides type, message and stack."""
 
 
 def root_span_id(run_id: str) -> str:

@@ -40,14 +40,14 @@ def is_linked_run(path: Path) -> bool:
 
 
 def _holds_run(path: Path) -> bool:
-    """Others use these names of files too: the directory's name or what is inside has to agree."""
+    """Return whether a directory's name or contents are AgentDbg's: others use these names, too."""
     if is_uuid4(path.name) and any((path / name).is_file() for name in (EVENTS_FILE, SPANS_FILE)):
         return True
     return any(_holds(path / name, word) for name, word in _SIGNS.items())
 
 
 def _holds(path: Path, word: bytes) -> bool:
-    """Does a file begin with what only this format has?"""
+    """Return whether a file begins with fields that only this format has."""
     if not path.is_file() or path.is_symlink():
         return False
     try:

@@ -125,7 +125,7 @@ class EventPayloads:
         }
 
     def state(self, opened: SpanOpen, record: SpanClose, attributes: Attributes) -> dict[str, Any]:
-        """The state is what the span began with; one that began with nothing ends with it."""
+        """Return the state: the input of the span, or its output without an input."""
         first = self._body(opened, "state", attributes)
         if opened.body is None and opened.body_info is None:
             return {"state": self._body(record, "state", attributes), "diff": None}
@@ -172,7 +172,7 @@ class EventPayloads:
         known: frozenset[str],
         status: str = "ok",
     ) -> dict[str, Any]:
-        """The caller's own, and under our key what else there is to know."""
+        """Return the caller's `meta`, with the remaining attributes under our key."""
         meta = self._object(attributes[META]) if META in attributes else {}
         ours: dict[str, Any] = {"component": record.component}
         if record.span_id is not None:
@@ -252,7 +252,7 @@ def _count(value: Any) -> int:
 
 
 def _json(text: Any) -> Any:
-    """The JSON value of an attribute; text that is none is itself."""
+    """Return the JSON value of an attribute, or the text itself if it is not JSON."""
     if not isinstance(text, str):
         return text
     try:

@@ -20,7 +20,7 @@ MAX_FIELD_BYTES = 20_000
 """AgentDbg's own default for `max_field_bytes`."""
 
 DEPTH_MAX = 100
-"""What is nested deeper is cut: other readers recurse."""
+"""Deeper values are truncated, because other readers recurse."""
 
 _MASKED_WHOLE = re.compile(rf"(?s).{{0,3}}{MARK}.{{0,3}}")
 _MASKED_PART = re.compile(rf"[\w.~+-]{{0,3}}{MARK}[\w.~+-]{{0,3}}")
@@ -31,9 +31,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Shaper:
-    """Makes values fit for an event.
+    """Shorten and redact values for an event.
 
-    `hides` says of a key whether its value is hidden whole, beyond what the recorder masked.
+    `hides` returns whether the complete value of a key is hidden, beyond the recorder's redaction.
     """
 
     def __init__(

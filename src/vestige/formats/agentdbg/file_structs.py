@@ -4,8 +4,8 @@
     text = render_run(run_file)           # as AgentDbg writes it: indented
     timestamp(ns)                         # '2026-02-15T20:31:05.123Z'
 
-The published schemas allow no other top-level fields: what the format does not know
-goes into `meta` (META_KEY) or into a file beside (SIDECAR_FILE).
+The published schemas allow no other top-level fields. Data that the format has no field for is
+stored in `meta` (META_KEY) or in a separate file (SIDECAR_FILE).
 
 Elsewhere: records become events in formats/agentdbg/from_records.py, events become records in
 formats/agentdbg/to_records.py.
@@ -25,10 +25,10 @@ SPEC_VERSION: Final = "0.1"
 RUN_FILE: Final = "run.json"
 EVENTS_FILE: Final = "events.jsonl"
 SIDECAR_FILE: Final = "vestige.ndjson"
-"""Our own records of an exported run, beside its events: what the format has no place for."""
+"""The records of an exported run, with the data that the format has no field for."""
 
 META_KEY: Final = "vestige"
-"""Where in an event's `meta` we keep what the format has no place for."""
+"""The key in an event's `meta` for data that the format has no field for."""
 
 REDACTED: Final = "__REDACTED__"
 TRUNCATED: Final = "__TRUNCATED__"
@@ -58,12 +58,12 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     duration_ms: int | None
     name: str
     payload: dict[str, Any]
-    """Depends on the type. A value may be `msgspec.Raw`: JSON that is written as it is."""
+    """Depends on the type. A value may be `msgspec.Raw`: JSON that is written unchanged."""
     meta: dict[str, Any]
 
 
 class Counts(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """What a run did. `errors` are ERROR events: a failed call is not one."""
+    """Counts of a run. `errors` are ERROR events; a failed call is not one."""
 
     llm_calls: Natural
     tool_calls: Natural

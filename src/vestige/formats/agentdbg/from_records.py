@@ -1,4 +1,4 @@
-"""Our records as AgentDbg events: one at a time, in order, each event at most once.
+"""Convert records to AgentDbg events: one at a time, in order, each event at most once.
 
     mapper = Mapper(run_id)
     for record in records:                 # SpanOpen, SpanUpdate, SpanClose, Log of one run
@@ -13,12 +13,12 @@
     log with `error.type`     ERROR
     log with `loop.pattern`   LOOP_WARNING
 
-An exception that leaves several spans is one ERROR, in the innermost. `parent_id` is the nearest
-span around that has an event: its own id derives from the span's, so it is known before that
-event is written. Pure, and the same for a live run and for an exported one.
+An exception that leaves several spans is one ERROR, in the innermost. `parent_id` is the id of the
+nearest ancestor with an event. Event ids derive from span ids, so it is known before that event is
+written. Pure, and the same for a live run and for an exported one.
 
-Elsewhere: what an event says in formats/agentdbg/event_payload.py; how long texts and masks are
-shown in formats/agentdbg/field_limits.py; the way back in formats/agentdbg/to_records.py.
+Elsewhere: payloads are in formats/agentdbg/event_payload.py, limits of texts and redaction in
+formats/agentdbg/field_limits.py, the opposite direction in formats/agentdbg/to_records.py.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _Errors = set[tuple[Any, Any]]
 
 
 class _Open:
-    """What is known of a span while it is open."""
+    """The state of an open span."""
 
     __slots__ = ("around", "attributes", "event_id", "event_type", "opened", "reported")
 
@@ -111,7 +111,7 @@ class Mapper:
     ) -> None:
         self.run_id = run_id
         self._event_id = uuid_hash(FORMAT, run_id)
-        """As `span_event_id`."""
+        """Return the same id as `span_event_id`."""
         self.counts = no_counts()
         self.events = 0
         self._process = process or {}
@@ -123,11 +123,11 @@ class Mapper:
         self._started_ns: int | None = None
         self._last_ns: int | None = None
         self._times: Any = None
-        """Of an imported run: what its own run.json gave."""
+        """The values of the run.json of an imported run."""
         self._event_counts: dict[tuple[str, str], int] = {}
         self._used: set[str] = set()
 
-    # --- what comes in ---------------------------------------------------------------------------
+    # --- input -----------------------------------------------------------------------------------
 
     def take(self, record: KnownRecord) -> Sequence[Event]:
         """The events that a record completes: mostly none or one."""
@@ -304,7 +304,7 @@ class Mapper:
         return events
 
     def _step_ended(self, span: _Open, record: SpanClose) -> Sequence[Event]:
-        """A span without an event of its own: only a failure is reported."""
+        """Yield an ERROR if a span without its own event failed."""
         is_clean = record.status == "ok" or "error.type" not in span.attributes
         if is_clean or self._is_reported(span):
             self._pass_on(span)
@@ -432,7 +432,7 @@ class Mapper:
 
 
 def _with_times(run: RunFile, text: Any) -> RunFile:
-    """Put the times of an imported run's own run.json in the place of ours."""
+    """Replace the times with those of the imported run's run.json."""
     try:
         times = msgspec.json.decode(text, type=_RunTimes) if isinstance(text, str) else None
     except msgspec.DecodeError:

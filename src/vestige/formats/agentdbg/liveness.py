@@ -1,8 +1,8 @@
 """Check whether a process still writes to this run.
 
-Ours: the live sink holds the lock of events.jsonl for as long as its process lives, so the lock
-shows it. AgentDbg's own: it holds nothing and names no process; what is left is how long it has
-been silent. It writes an event when a call is over, and a slow call takes minutes (limits.py).
+A process of Vestige holds the lock of events.jsonl while it lives. AgentDbg itself holds no lock
+and names no process, so only the time since its last event can be used. It writes an event when a
+call is over, and a slow call takes minutes (limits.py).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ BAD_JSON = (msgspec.DecodeError, UnicodeError, RecursionError, ValueError)
 
 
 def parse_event(line: bytes) -> tuple[Line, str | None]:
-    """The event of a line, and what had to be forgiven, if anything."""
+    """Return the event of a line, and the problem that was repaired, if any."""
     line, forgiven = as_utf8(line)
     try:
         return _decode_line(line), forgiven
@@ -57,8 +57,9 @@ def parse_event(line: bytes) -> tuple[Line, str | None]:
 
 
 def as_utf8(text: bytes) -> tuple[bytes, str | None]:
-    """JSON text, and why it had to be changed, if it had. The quick decoder does not look into raw
-    values: a wrong byte in one would be met where nobody expects it."""
+    """Return valid UTF-8, and the reason if it had to be changed.
+
+    The fast decoder does not check raw values: an invalid byte would raise an error later."""
     try:
         if not text.isascii():
             text.decode()
@@ -78,7 +79,7 @@ def parse_loosely(text: bytes) -> Any:
 
 
 def event_of(value: Any) -> Line:
-    """An event from values of any type; what cannot be one of its fields is left out."""
+    """Build an event from values of any type. Values that do not fit their field are left out."""
     if not isinstance(value, dict):
         raise NotAnEventError(f"a JSON {type(value).__name__} (expected an object)")
     payload = value.get("payload")
@@ -119,7 +120,7 @@ def _text(value: Any) -> str | None:
 
 
 def take_text(raw: msgspec.Raw | None) -> str | None:
-    """A raw value as text: a string itself, anything else its JSON; null and nothing are None."""
+    """Return a raw value as text: a string itself, else its JSON. None for null and no value."""
     return None if raw is None else text_of(bytes(raw))
 
 
@@ -133,7 +134,7 @@ def text_of(data: bytes) -> str | None:
 
 
 def take_value(raw: msgspec.Raw | None) -> Any:
-    """A raw value decoded; None where there is none."""
+    """Decode a raw value; None without a value."""
     if raw is None:
         return None
     try:

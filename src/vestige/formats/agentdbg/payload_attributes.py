@@ -1,8 +1,8 @@
-"""Payload fields as attributes of a record: bounded, and nothing left behind.
+"""Convert payload fields to bounded attributes of a record, without losing any.
 
-What has a name of ours gets it; what has no place of its own is kept as JSON under PAYLOAD.
+Known fields get the attribute names of Vestige. All others are kept as JSON under PAYLOAD.
 
-Elsewhere: which record, and its bodies, formats/agentdbg/to_records.py.
+Elsewhere: formats/agentdbg/to_records.py makes the record and its bodies.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def restore(ours: dict[str, Any], attributes: Attributes) -> None:
 
 
 def body_of(raw: msgspec.Raw, field: str, attributes: Attributes) -> str | None:
-    """A payload field as a body; what it was, where the text alone would not tell."""
+    """Return a payload field as a body, and note its type if the text is ambiguous."""
     data = bytes(raw)
     if data.startswith((b"{", b"[")):
         return data.decode(errors="replace")

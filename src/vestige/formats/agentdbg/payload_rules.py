@@ -115,7 +115,7 @@ _SUMMARY = ("llm_calls", "tool_calls", "errors", "duration_ms")
 
 
 def check_payload(kind: str, payload: dict[str, Any]) -> Iterator[Found]:
-    """Yield what is wrong with a payload. Additional fields are allowed."""
+    """Yield the problems of a payload. Additional fields are allowed."""
     for key, (holds, expected) in _RULES.get(kind, {}).items():
         if key not in payload:
             yield f"/{key}", "payload-missing", f"missing (expected {expected}).", False

@@ -1,7 +1,7 @@
-"""Read one AgentDbg run, however it is kept: a directory of either layout, or an export.
+"""Read one AgentDbg run: a directory of either layout, or an export.
 
-What is wrong on the way is a problem, not an error: a torn last line, a line that is too long, no
-run.json. Only a missing run is an error.
+Damage is reported as a problem: a truncated last line, a line that is too long, no run.json. Only
+a missing run is an error.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from vestige.record.types import KnownRecord
 
 
 class Problems:
-    """What was passed over, up to a bound."""
+    """The problems that were found while reading, up to a bound."""
 
     def __init__(self) -> None:
         self.list: list[Problem] = []
@@ -159,7 +159,7 @@ def _died(reader: EventReader, file: Path, ours: bool) -> bool:
 
 
 def read_lines(path: Path, problems: Problems) -> Iterator[Line]:
-    """The events of a file; what is none is a problem."""
+    """Yield the events of a file. Other lines are problems."""
     name = path.name
     if not path.exists() and not path.is_symlink():
         problems.add(name, "", "events-missing", "there is no such file.")
@@ -306,7 +306,7 @@ def load_json(path: Path, problems: Problems) -> dict[str, Any]:
 
 
 def source_id_of(path: Path, run: dict[str, Any], key: str, problems: Problems) -> str:
-    """A run is what its directory is called, as it is for AgentDbg itself."""
+    """Return the run id: the name of the directory, as in AgentDbg itself."""
     name = path.absolute().name
     claimed = run.get(key)
     if is_uuid4(name) or _is_trace_id(name):

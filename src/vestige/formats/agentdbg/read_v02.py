@@ -1,7 +1,7 @@
-"""The later layout of the same tool (v0.2, meta.json and spans.jsonl): spans, as events of v0.1.
+"""Convert the spans of the later layout (v0.2, meta.json and spans.jsonl) to events of v0.1.
 
-There each span is one OpenTelemetry span, written when it ends; the root comes last. What it did
-is in its attributes (`gen_ai.*`, `maida.*`) and its texts in its span events.
+Each line is one OpenTelemetry span, written when it ends; the root is last. Attributes (`gen_ai.*`,
+`maida.*`) describe it, and span events have its texts.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _event(
 
 
 def _inside(span: dict[str, Any], kind: str, name: str, payload: dict[str, Any], at: Any) -> Line:
-    """Something that the root says of itself: it has no id of its own."""
+    """Return an event of the root span. It has no id of its own."""
     return event_of(
         {
             "parent_id": span.get("span_id"),

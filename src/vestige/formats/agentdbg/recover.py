@@ -1,9 +1,8 @@
-"""Finish a run on disk whose program died: `running` becomes `error`, its counts what it did.
+"""Finish a run on disk whose program died: `running` becomes `error`, with the actual counts.
 
-A torn last line gets its end; an ERROR event `Interrupted` and a RUN_END are added in one write,
-then run.json is replaced. A kill in between is made good the next time. A run that may still be
-alive (formats/agentdbg/liveness.py) is left alone, and so is one that is finished. A copy looks
-young: it is left alone too, until it is not.
+A truncated last line is completed. An ERROR event `Interrupted` and a RUN_END are added in one
+write, then run.json is replaced. If that is interrupted, the next call completes it. Finished runs
+and runs that may still be alive (formats/agentdbg/liveness.py) are skipped, also recent copies.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from vestige.formats.protocol import derived_run_id, derived_uuid
 
 
 class _Story:
-    """What the events of a run tell about it."""
+    """The facts about a run that its events contain."""
 
     def __init__(self) -> None:
         self.counts: Counts = no_counts()

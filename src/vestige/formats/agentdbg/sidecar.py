@@ -27,7 +27,7 @@ _TAIL = 4096
 
 class Footer(msgspec.Struct):
     vestige: str
-    """What this is: "agentdbg", so that no other file is taken for one."""
+    """The format, "agentdbg", which identifies the file."""
     version: int
     run_id: str
     events_sha256: str
@@ -38,7 +38,7 @@ def render_footer(run_id: str, events_sha256: str) -> bytes:
 
 
 def render_record(record: KnownRecord) -> bytes:
-    """A line. A long body goes as base64, whose size is known; text may grow when escaped."""
+    """Render a line. A long body is base64, whose size is known; escaped text may grow."""
     if isinstance(record, (SpanOpen, SpanClose, Log)) and record.body is not None:
         info = record.body_info
         if len(record.body) > BODY_INLINE_MAX and (info is None or info.encoding == "text"):
@@ -85,8 +85,9 @@ def find_sidecar(run: Path) -> tuple[bool, str]:
 def read_sidecar(
     run: Path, run_id: str, writer: str, damaged: Callable[[int], None]
 ) -> Iterator[KnownRecord]:
-    """Its records, under the writer and run that they are read as, whatever they claim. `damaged`
-    gets the number of a line without a record; the last line never has one."""
+    """Yield the records with the writer and run of the import, whatever the file states.
+
+    `damaged` gets the number of a line without a record, except the last line."""
     decode = msgspec.json.Decoder(KnownRecord).decode
     seq = bad = 0
     with open_file(run / SIDECAR_FILE) as file:

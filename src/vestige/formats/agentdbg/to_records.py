@@ -1,4 +1,4 @@
-"""AgentDbg events as our records: a run, calls with exact bodies, lines about errors and loops.
+"""Convert AgentDbg events to records: a run, calls with exact bodies, logs of errors and loops.
 
     RUN_START, RUN_END        the root span, type run
     LLM_CALL, TOOL_CALL       a span llm, tool that ends at `ts` and began `duration_ms` before
@@ -6,8 +6,8 @@
     ERROR, LOOP_WARNING       a log line of its parent's span
     anything else             a log line with the payload as its body
 
-Numbers count up with the file, so that a file that has grown gives its old records again and then
-the new ones. What is not in the file (a run that was left `running`) gets a writer of its own.
+Sequence numbers follow the file, so a longer file yields the same records and then the new ones.
+Records that are not in the file (the end of a run left `running`) have their own writer.
 
 Files are located in detect.py, lines parsed in parse_event.py, payloads converted to attributes in
 payload_attributes.py. The opposite direction is in from_records.py.
@@ -66,7 +66,7 @@ from vestige.record.types import (
 )
 
 COMPONENT = "agentdbg"
-"""Of what another tool recorded; ours come back with their own."""
+"""The component of records of another tool. Exported records keep their own component."""
 
 _MS = 1_000_000
 _NULL = b"null"
@@ -74,7 +74,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 class RunFacts(msgspec.Struct):
-    """What run.json says, as far as it can be believed."""
+    """The plausible values of run.json."""
 
     name: str | None = None
     started_ns: int | None = None
@@ -217,8 +217,7 @@ class EventReader:
     def finish(self, *, dead: bool) -> Iterator[KnownRecord]:
         """Yield an end that only run.json has, or that was never written.
 
-        Under a writer of its own: the next event of a run that goes on after all must find its
-        number free.
+        It has its own writer, because a run that continues after all needs the next number.
         """
         facts = self._facts
         if self.ended or (facts.status == "running" and not dead):
@@ -266,7 +265,7 @@ class EventReader:
         return (handle(event, time_ns),)
 
     def _take_meta(self, raw: msgspec.Raw) -> None:
-        """The caller's own, and what we wrote into it ourselves."""
+        """Split `meta` into the caller's part and the part that Vestige wrote."""
         meta = take_value(raw)
         if isinstance(meta, dict):
             ours = meta.pop(META_KEY, None)
@@ -417,7 +416,7 @@ class EventReader:
     # --- parts -----------------------------------------------------------------------------------
 
     def _add_own(self, event: Line, attributes: Attributes) -> None:
-        """Add what every event has: its id and the caller's `meta`."""
+        """Add the attributes of every event: its id and the caller's `meta`."""
         if self._our_meta:
             restore(self._our_meta, attributes)
         if self._meta:

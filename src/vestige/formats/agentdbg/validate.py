@@ -1,9 +1,9 @@
-"""Every rule of the AgentDbg v0.1 trace format, on a run directory, a folder of them, or an export.
+"""Validate a run directory, a folder of them, or an export against the AgentDbg v0.1 format.
 
-All findings are reported with their place, not only the first. What the text allows to
-grow (event types that it does not name) is a warning.
+All problems are reported with their location, not only the first. Extensions that the specification
+allows (other event types) are warnings.
 
-Elsewhere: what each payload holds in formats/agentdbg/payload_rules.py.
+Elsewhere: the rules of payloads are in formats/agentdbg/payload_rules.py.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _check_export(path: Path) -> Sequence[Problem]:
 
 
 class _Checker:
-    """Collects what is wrong with one run."""
+    """Collect the problems of one run."""
 
     def __init__(self, prefix: str, file: str | None = None) -> None:
         self._prefix = prefix
@@ -339,7 +339,7 @@ class _Checker:
                 )
 
     def end(self) -> None:
-        """Check what depends on all events."""
+        """Check the rules that depend on all events."""
         for place, rule, event_id in self._refers:
             if event_id not in self._ids:
                 self.add(place, rule, "no such event in this run.", warning=True)

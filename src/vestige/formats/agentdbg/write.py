@@ -1,8 +1,8 @@
-"""Write a run as an AgentDbg run directory: all or nothing, and never over another.
+"""Write a run as an AgentDbg run directory: all or nothing, without overwriting another.
 
 <target>/<run id>/run.json          as AgentDbg writes it when a run has ended
-                  events.jsonl      what the format can say (formats/agentdbg/from_records.py)
-                  vestige.ndjson    our own records: steps, lines, exact bodies (sidecar.py)
+                  events.jsonl      the events (formats/agentdbg/from_records.py)
+                  vestige.ndjson    the records: steps, logs, exact bodies (sidecar.py)
 """
 
 from __future__ import annotations

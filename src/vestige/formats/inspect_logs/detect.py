@@ -28,7 +28,7 @@ from vestige.formats.lenient_json import (
     decode_value,
     read_document,
 )
-from vestige.formats.zip_directory import check_directory
+from vestige.formats.zip_index_limits import check_directory
 from vestige.limits import (
     BUNDLE_RATIO_FREE,
     BUNDLE_RATIO_MAX,

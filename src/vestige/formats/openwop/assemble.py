@@ -3,9 +3,9 @@
     raw = assemble(story, now_ns)                      # at most 8,000,000 bytes
     page = poll(story, after=41)                       # the events after that one
 
-Events are kept as a strict prefix: the first one that does not fit ends them, and those after it
-are only counted. Spans and annotations are kept likewise. What belongs to the run as a whole was
-bounded by formats/openwop/from_records.py, so that there is always room for a beginning.
+Events are a strict prefix: from the first one that does not fit, they are only counted. The same
+holds for spans and annotations. The fields of the run itself are bounded by
+formats/openwop/from_records.py, so there is always room for the first events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vestige.limits import OPENWOP_PART_MAX
 
 HOST: Final = {"name": "vestige", "version": __version__, "vendor": "vestige"}
 _CLOSING: Final = 400
-"""Bytes kept for what comes after the lists: flags, a reason, and brackets."""
+"""Bytes reserved for the fields after the lists: flags, a reason, and brackets."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class BundleSection:
 
     items: list[bytes]
     size_bytes: int
-    """With a comma after each."""
+    """The length of the items, with a comma after each."""
     is_complete: bool
 
 
@@ -47,7 +47,7 @@ def assemble(story: Story, generated_ns: int, max_events: int | None = None) -> 
     notes = _keep(story.annotations(), min(room, OPENWOP_PART_MAX, story.cap_bytes // 8))
     room -= notes.size_bytes
     source = iter(story.spans())
-    # A quarter is the spans', however many events there are; what the events leave is theirs too.
+    # Spans get a quarter, however many events there are, and the space that events leave.
     spans = _keep(source, room // 4)
     events = _keep(story.events(), room - spans.size_bytes, max_events)
     if not spans.is_complete and events.is_complete:

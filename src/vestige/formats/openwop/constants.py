@@ -16,7 +16,7 @@ MODES: Final[tuple[Mode, ...]] = ("mask", "omit", "hash", "passthrough")
 
 REDACTED: Final = "[REDACTED]"
 OMITTED: Final = "[OMITTED]"
-"""Where a field has to be there, and its value may not."""
+"""The value of a required field whose real value must not be exported."""
 INTERNAL: Final = "[INTERNAL]"
 """Replaces details of the machine: addresses, host names, connection strings."""
 
@@ -76,7 +76,7 @@ def render_time(ns: int) -> str:
 
 
 def parse_time_ns(text: object) -> int | None:
-    """Nanoseconds since 1970 of an ISO 8601 time with a zone; None: it is none, or before that."""
+    """Parse an ISO 8601 time with a zone to nanoseconds since 1970; None if it is not one."""
     when = parse_time(text)
     if when is None:
         return None

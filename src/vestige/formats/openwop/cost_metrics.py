@@ -29,7 +29,7 @@ with it."""
 
 @dataclass(slots=True)
 class _Spent:
-    """Of one model, as far as the program did not say itself what it cost."""
+    """The usage of one model whose cost the program did not record."""
 
     usages: list[Usage]
 
@@ -46,7 +46,7 @@ class _Spent:
 
 
 def usage_of(span: SpanInfo) -> Usage | None:
-    """The tokens of a model call; None where it is none, or did not tell."""
+    """Return the tokens of a model call; None for other spans or without usage."""
     if span.type != "llm":
         return None
     read, written = (_count(span.attributes, key) for key in ("input_tokens", "output_tokens"))

@@ -4,8 +4,8 @@
     payloads.started(span)                # of node.started
     payloads.returned(span)               # of agent.toolReturned
 
-Elsewhere: which events there are, and in which order, formats/openwop/from_records.py; what may
-leave, formats/openwop/redaction_modes.py.
+Elsewhere: formats/openwop/from_records.py chooses and orders the events;
+formats/openwop/redaction_modes.py removes what must not be exported.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EventPayloads:
         machine: HostDetails,
         node_ids: Mapping[str, str] | None = None,
     ) -> None:
-        """`node_ids`: of spans whose program gave them one, by the span's id."""
+        """`node_ids`: span id to the node id that the program gave it."""
         self._source = source
         self._node_ids = node_ids or {}
         self._run_span = run_span

@@ -151,7 +151,7 @@ class Story:
         if ref is None:
             return None
         most = self._part_max
-        # Marks and escapes may make it larger on its way out: the second look is at what goes out.
+        # Redaction and escapes may make it longer, so the exported text is checked again.
         if ref.size_bytes <= most:
             value = self._payloads.object(ref)
             if len(self.privacy.render(value)) <= most:
@@ -185,14 +185,14 @@ class Story:
 
     @cached_property
     def _moments(self) -> list[tuple[int, SpanInfo | LogInfo, bool]]:
-        """(time, what, its end?) of all that happens between the run's start and its end."""
+        """Return (time, span or log, is its end) of all events between start and end of the run."""
         moments: list[tuple[int, SpanInfo | LogInfo, bool]] = []
         next_ns = self.info.last_ns
         for at, _, _, ends, _, node in reversed(order_moments(self._source)):
             if node is self.root:
                 continue
             if ends and isinstance(node, SpanInfo):
-                # When it really ended, unless that is after what was written next.
+                # The real end, unless that is after the next record.
                 at = max(at, min(get_end_ns(self._source, node), next_ns))
             moments.append((at, node, ends))
             next_ns = at
@@ -214,7 +214,7 @@ class Story:
         return len(nodes | spoken - {self.root_id})
 
     def events(self, after: int = -1) -> Iterator[bytes]:
-        """Those whose sequence is above `after`; the others are counted, not rendered."""
+        """Yield the events with a sequence above `after`; the others are only counted."""
         sequence = 0
         if after < 0:
             yield self._event(
@@ -384,7 +384,7 @@ def _node_ids_of(spans: Sequence[SpanInfo]) -> dict[str, str]:
 
 
 def summary(info: RunInfo) -> dict[str, Any]:
-    """A run in a list of runs: what is known without reading it."""
+    """Return the entry of a run in a list, without reading the run."""
     values: dict[str, Any] = {
         "runId": info.id,
         "workflowId": workflow_id(info),

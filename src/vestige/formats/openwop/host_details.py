@@ -1,13 +1,12 @@
-r"""Details of the machine that ran, which never leave it: addresses, host names, connection
-strings, where things lie on its disk.
+r"""Remove details of the machine before an export: addresses, names, connection strings, paths.
 
     machine = Machine(process_attributes, root_attributes)
     machine.text("dial tcp 10.0.3.7:5432")           # 'dial tcp [INTERNAL]:5432'
     machine.error('... File "/home/me/a.py", line 3')  # '... File "a.py", line 3'
 
-Shapes are taken out wherever they stand; the names of this very machine, and the folder that the
-program ran in, because they are known. Paths are shortened in errors alone: what a tool was asked
-to read is part of what happened.
+Addresses and host names are removed by their pattern; the names of this machine and the folder of
+the program because they are known. Paths are shortened in errors only: the path that a tool was
+asked to read is part of the run.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ _SHORT_MIN: Final = 2
 out only in addresses (`//web`, `me@web`, `web:5432`, `host=web`)."""
 _NO_NAMES: Final = frozenset(("localhost", "localdomain", "ip6-localhost", "none", "unknown"))
 _DOMAIN: Final = r"(?:(?:\.[A-Za-z0-9][\w-]*){2,})?"
-"""What may follow a machine's name where it is written out."""
+"""Characters that may follow the name of a machine."""
 
 
 def is_private_key(key: str) -> bool:
@@ -139,7 +138,7 @@ def is_private_key(key: str) -> bool:
 
 
 class HostDetails:
-    """Takes out what is known of one run's machine, and what looks like any machine's inside."""
+    """Remove the known details of one run's machine, and patterns of internal addresses."""
 
     def __init__(self, *sources: Attributes) -> None:
         host_names = {name for attributes in sources for name in _names(attributes)}

@@ -34,7 +34,7 @@ def load(path: Path) -> Any:
 
 
 def load_bundle(path: Path) -> Object:
-    """A document that has what no bundle can be read without."""
+    """A document with the fields that reading requires."""
     document = load(path)
     if not isinstance(document, dict):
         raise UnreadableError(f"{path}: no OpenWOP bundle (expected an object).")

@@ -6,11 +6,11 @@
     mask          `[REDACTED]` in place of the secret
     omit          the field is left out; of a longer text, the secret
     hash          `sha256:` and a keyed hash, so that equal ones can be seen and guesses not tested
-    passthrough   as it is; refused when there is something to hide
+    passthrough   unchanged; refused if the run contains secrets
 
-The one hard fact: what is stored was masked when it was recorded, so a secret itself is not there
-to be hidden or hashed. Here its mask goes too, with the letters that it shows; and all goes once
-more past the rules by which it was masked, for a store that was filled by another hand.
+Stored values were redacted when they were recorded, so the store has no secret to hide or hash.
+This module replaces the mask too, with the letters that it shows. It also applies the redaction
+rules again, for stores that another program has filled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vestige.record.redaction.masking import MARK, unused_key
 from vestige.record.redaction.redactor import Redactor
 
 DEPTH_MAX: Final = 100
-"""What is nested deeper goes out as text: others' readers recurse."""
+"""Deeper values are exported as text, because other readers recurse."""
 
 _MARK: Final = MARK.encode()
 _SHOWN: Final = r"[^\s\"'\\,;(){}\[\]<>]{0,3}"
@@ -64,7 +64,7 @@ _NEEDED: Final = frozenset(
         "label",
     )
 )
-"""Keys whose value a schema requires: they stay, without it."""
+"""Keys that a schema requires: they stay, without their value."""
 _FREE: Final = frozenset(
     (
         "inputs",
@@ -104,7 +104,7 @@ _HIDDEN: Final = (
     (MARK, _MASKED_WHOLE, _MASKED_PART),
     (_CREDENTIAL_HINT, _CREDENTIAL, _CREDENTIAL),
 )
-"""What never leaves: a hint of it, the expression of a text that is nothing else, and of a part."""
+"""Values that are never exported: a hint, and expressions for a complete text and for a part."""
 _ERRORS: Final = frozenset(("stack", "message", "error.stack", "error.message"))
 _encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
@@ -125,10 +125,9 @@ def _has_paths(raw: bytes) -> bool:
 
 
 def mask_values(value: Any, counts: dict[str, int] | None = None) -> Any:
-    """A document as the recorder would have masked it, in its values; its own keys are never
-    touched.
+    """Redact the values of a document as the recorder does. Its own keys never change.
 
-    What a program recorded (`_FREE`) is looked at as one text: a key may stand far from its secret.
+    Recorded values (`_FREE`) are scanned as one text, because a key may be far from its secret.
     """
     counts = {} if counts is None else counts
     if isinstance(value, list):
@@ -200,7 +199,7 @@ class Privacy:
             )
 
     def _walk(self, value: Any, key: str, depth: int, *, free: bool) -> Any:
-        """`free`: inside what a program recorded, whose keys are its own."""
+        """`free`: inside a recorded value, whose keys belong to the program."""
         if isinstance(value, str):
             return value if key in _FIXED and not free else self._string(value, key)
         if not isinstance(value, (dict, list)):

@@ -16,9 +16,9 @@ class Rule:
 
     id: str
     meaning: str
-    """What has to hold, in one line."""
+    """The requirement, in one line."""
     clause: str
-    """Who says so: a published schema, or a part of the text."""
+    """The source: a published schema, or a section of the specification."""
     hint: str = ""
     warning: bool = False
     """The text leaves it open, or it cannot be known for sure: a warning."""

@@ -2,8 +2,8 @@
 
     run.*                                  the root span
     node.started ... node.completed        a span; its type is ours where the typeId names one
-    agent.toolCalled, agent.toolReturned   a span `tool`, or what goes in and out of the node's own
-    provider.usage                         tokens and cost of the node's span, which is `llm` then
+    agent.toolCalled, agent.toolReturned   a span `tool`, or input and output of the node's span
+    provider.usage                         tokens and cost of the node's span, of type `llm` then
     log.appended                           a log record
     any other                              a log record; the payload is its body
 
@@ -82,7 +82,7 @@ _OURS: Final = frozenset(
 )
 _STATUSES: Final = {"completed": "ok", "failed": "error", "cancelled": "cancelled"}
 _CODED: Final = ("interrupted", "timeout")
-"""Errors whose code is a status of ours."""
+"""Error codes that are statuses of Vestige."""
 
 
 def read_bundle(path: Path) -> Source:
@@ -120,9 +120,9 @@ class Reader:
             _node(event) for event in self._events if event.get("type") == "provider.usage"
         )
         self._inside: dict[str, list[Object]] = {}
-        """By node: events that only add to its span, if there is one of each kind."""
+        """Node to the events that only add to its span, at most one of each kind."""
         self._open: dict[str, tuple[str, int]] = {}
-        """By node, or by call: its span, and when it began."""
+        """Node or call to its span and start."""
         self._times: Counter[str] = Counter()
         self._seq = 0
         self._now_ns = 0
@@ -228,7 +228,7 @@ class Reader:
         )
 
     def _partial(self) -> str:
-        """Describe what a truncated bundle is missing; empty if it is complete."""
+        """Describe the missing parts of a truncated bundle; empty if it is complete."""
         if self._document.get("truncated") is not True:
             return ""
         reason = text_of(self._document.get("truncatedReason"))[:100] or "no reason given"
@@ -404,7 +404,7 @@ class Reader:
     # --- spans --------------------------------------------------------------------------------
 
     def _span_id(self, key: str) -> str:
-        """The node's own id where it can be one of ours; a node that runs again is another span."""
+        """Return the node id as the span id if it is valid. A repeated node is another span."""
         self._times[key] += 1
         if self._times[key] == 1 and _SPAN_ID.fullmatch(key) and key != self._root:
             return key
@@ -464,7 +464,7 @@ class Reader:
             _body(outputs),
         )
 
-    # --- what else -----------------------------------------------------------------------------
+    # --- other parts ---------------------------------------------------------------------------
 
     def notes(self) -> Iterator[Note]:
         for annotation in list_of(self._document.get("annotations")):
@@ -550,7 +550,7 @@ def _clean_values(attributes: dict[str, Any]) -> Attributes:
 
 
 def _unwrapped(outputs: Any) -> Any:
-    """Outputs are an object there; what is none was put into one."""
+    """Unwrap an output: the format requires an object, so other values were put into one."""
     if isinstance(outputs, dict) and outputs.keys() == {"value"}:
         return outputs["value"]
     return outputs

@@ -19,7 +19,7 @@ from vestige.limits import OPENWOP_BUNDLE_MAX, PROBLEMS_MAX
 from vestige.record.redaction.masking import MARK
 
 _Fields = dict[str, tuple[Holds, str, str]]
-"""By key: whether a value holds, the rule that it breaks if not, and what was expected."""
+"""Key to a test of its value, the rule that a wrong value breaks, and the expectation."""
 
 _NEEDED: Final = (
     "bundleVersion",
@@ -31,7 +31,7 @@ _NEEDED: Final = (
     "redactionMode",
 )
 _STATUSES: Final = ("pending", "running", "completed", "failed", "cancelled", "waiting-approval")
-"""What both schemas know. Each knows some that the other does not."""
+"""Keys of both schemas. Each schema also has keys that the other does not."""
 
 _TIME = (value_types.is_time, "time", "an ISO 8601 time with a zone")
 _OBJECT = (value_types.is_object, "bundle-type", "an object")

@@ -120,7 +120,7 @@ PAYLOADS: Final[dict[str, dict[str, Holds]]] = {
         "message": is_text,
     },
 }
-"""What the payload of an event cannot be without."""
+"""The required fields of an event's payload."""
 
 
 def is_error(value: Any) -> bool:

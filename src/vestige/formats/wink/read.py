@@ -13,7 +13,7 @@ problem in the list: of a damaged list of lines every line that can be unpacked 
 damaged file raises when it is read, and everything else is read as if nothing had happened.
 
 Elsewhere: which names are safe in formats/wink/archive/member_names.py; the directory is bounded in
-formats/zip_directory.py; what can be read of a damaged member in
+formats/zip_index_limits.py; what can be read of a damaged member in
 formats/wink/archive/damage.py.
 """
 
@@ -46,7 +46,7 @@ from vestige.formats.wink.manifest import (
     parse_manifest,
 )
 from vestige.formats.wink.time_order import TimeOrder, log_time, snapshot_time
-from vestige.formats.zip_directory import check_directory
+from vestige.formats.zip_index_limits import check_directory
 from vestige.limits import (
     BUNDLE_ENTRY_MAX,
     BUNDLE_MANIFEST_MAX,
