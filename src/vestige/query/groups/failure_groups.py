@@ -19,6 +19,7 @@ from vestige.query.diff.compare_groups import Separation, find_separations, read
 from vestige.query.failures.check import find_chains
 from vestige.query.failures.top_findings import Examine
 from vestige.query.groups.signature import Signature, find_signature
+from vestige.query.ids.lineage import is_replay
 from vestige.query.search.run_texts import read_run_texts
 from vestige.query.trajectory.task import is_same_task
 from vestige.record.finding import Finding
@@ -98,16 +99,20 @@ def group_failures(
 ) -> tuple[list[FailureGroup], int]:
     """Return the groups of the failed ones among these runs, the largest first.
 
-    Return also how many runs were examined.
+    Return also how many runs were examined. Replays and forks are left out: they repeat a failure
+    on purpose, and would make it look frequent.
     """
     failures: list[Failure] = []
     examined = 0
+    replays: dict[str, bool] = {}
     for number, info in enumerate(runs, 1):
         progress(number)
         if info.outcome == "running" or info.span_count > SPANS_MAX:
             continue
         try:
             run = store.load_run(info.id)
+            if _is_replay(store, run, replays):
+                continue
             failure = find_failure(run, examine)
         except VestigeError:
             continue  # The run was pruned meanwhile, or it is damaged, which `check` reports.
@@ -115,6 +120,14 @@ def group_failures(
         if failure is not None:
             failures.append(failure)
     return _group(failures), examined
+
+
+def _is_replay(store: Store, run: Run, known: dict[str, bool]) -> bool:
+    """Return whether a run, or the program that opened it, was started by `vestige replay`."""
+    process = run.info.process_run
+    if process is not None and process != run.info.id and process not in known:
+        known[process] = is_replay(store.load_run(process, with_logs=False))
+    return is_replay(run) or known.get(process or "", False)
 
 
 def find_failure(run: Run, examine: Examine) -> Failure | None:
