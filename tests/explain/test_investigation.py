@@ -464,6 +464,27 @@ def test_a_model_that_cannot_be_reached_is_named(desk: Home) -> None:
     assert done.exit_code == 1 and "127.0.0.1: not reachable" in done.output
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_a_model_that_needs_more_tokens_to_think_gets_them(desk: Home, api: str) -> None:
+    usage = {"prompt_tokens": 2000, "completion_tokens": 1500, "input_tokens": 2000}
+    truncated = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Let me"}],
+        "stop_reason": "max_tokens",
+        "choices": [{"message": {"role": "assistant", "content": ""}, "finish_reason": "length"}],
+        "usage": {**usage, "output_tokens": 1500},
+    }
+    if api == "anthropic":
+        del truncated["choices"]
+    model = script(api, Reply(body=json.dumps(truncated).encode()), report(WRONG_ORDER))
+
+    code, data = explain(desk, model)
+
+    assert code == 0 and data["investigation"]["usage"]["output_tokens"] > 1_500
+    assert [each["max_tokens"] for each in model.requests] == [1_500, 3_000]
+
+
 def test_requests_are_adapted_to_what_a_server_accepts(desk: Home) -> None:
     """Newer models refuse max_tokens, and some servers a forced tool."""
     model = script(
