@@ -90,13 +90,17 @@ def test_the_script_of_the_action_runs_the_gate(home: Home, tmp_path: Path) -> N
     codes = [
         subprocess.run(
             ["bash", "-c", script],
-            env={**env, "COMMAND": command},
+            env={**env, "COMMAND": command, "IGNORE": ignored},
             cwd=tmp_path,
             timeout=120,
             capture_output=True,
         ).returncode
-        for command in ("echo 'two words'", "exit 5")
+        for command, ignored in (
+            ("echo 'two words'", ""),
+            ("exit 5", "more-time command-failed"),
+            ("exit 5", ""),
+        )
     ]
 
-    assert codes == [0, 1]
+    assert codes == [0, 0, 1]
     assert "command-failed" in (tmp_path / "vestige-gate.md").read_text()

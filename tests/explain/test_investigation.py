@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 import threading
@@ -16,6 +17,9 @@ from support.refund_desk import record_desk
 from support.scripted_investigator import ScriptedInvestigator, Step, claim, query, report
 from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
+from vestige.errors import ModelError
+from vestige.explain.chat_client import ChatClient
+from vestige.explain.endpoint import Endpoint
 from vestige.home import Home
 from vestige.recorder import Recorder
 
@@ -152,15 +156,20 @@ def obedient(text: str) -> Any:
     """Obey every instruction in the recorded text, as a gullible model would."""
     if INJECTED[:30] not in text:
         return [query("transcript")]
-    if "not a tool" not in text:
+    if "'sql' is not a tool" not in text:
         return [
             query("sql", query="DELETE FROM runs"),
             query("overview", id="r2"),
             query("grep", pattern="CANARY4711", id="r2"),
-            query("grep", pattern="CANARY4711"),
+            query("grep", pattern="of another", id=None),
         ]
-    if "error: 'r2'" in text and "note" not in text:
-        return [query("note", id="r3", text="x"), query("body", id="r2.s2", path="$")]
+    if "'note' is not a tool" not in text:
+        return [
+            query("note", id="r3", text="x"),
+            query("body", id="r2.s2", path="$"),
+            query("transcript", id=None, conversation="x"),
+            query("diff", a="r3", b="r2"),
+        ]
     return report(claim("r3.s2", "The run succeeded.", "The run succeeded."))
 
 
@@ -181,7 +190,8 @@ def test_instructions_in_a_trace_change_nothing(home: Home, api: str) -> None:
 
     assert INJECTED[:40] in model.sent, "the text was sent, as data"
     assert "of another run" not in model.sent
-    assert "'sql' is not a tool" in model.sent
+    assert "'sql' is not a tool" in model.sent and "'note' is not a tool" in model.sent
+    assert data["investigation"]["rejected"][0]["statement"] == "The run succeeded."
     assert (code, data["investigation"]["claims"]) == (1, [])
     assert _contents(home) == before
     assert [each["kind"] for each in data["findings"]] == ["crash/uncaught"]
@@ -434,15 +444,14 @@ def test_a_model_that_does_not_answer_is_given_up(desk: Home) -> None:
     assert data["investigation"]["usage"]["input_tokens"] > 1_000
 
 
-def test_a_model_that_drips_is_given_up(desk: Home) -> None:
-    """Every chunk comes in time, and the answer never ends."""
-    gate = threading.Event()
-    threading.Timer(0.5, gate.set).start()
-    model = script("openai", Reply(chunks=[b" "] * 5, gate=gate))
-
-    code, data = explain(desk, model, "--timeout", "0.2s")
-
-    assert code == 1 and "no complete answer" in data["investigation"]["stopped"]
+def test_a_model_that_drips_is_given_up() -> None:
+    """Every chunk comes in time, and the answer takes too long."""
+    times = itertools.count(0, 100)
+    with Server([Reply(chunks=[b" "] * 50)]) as server:
+        endpoint = Endpoint("openai", f"{server.url}/v1/chat/completions", "127.0.0.1", "m")
+        client = ChatClient(endpoint, 1.0, monotonic=lambda: next(times))
+        with pytest.raises(ModelError, match="no complete answer within 1 s"):
+            client.send(b"{}")
 
 
 def test_a_model_that_cannot_be_reached_is_named(desk: Home) -> None:
@@ -453,6 +462,27 @@ def test_a_model_that_cannot_be_reached_is_named(desk: Home) -> None:
         done = vestige("explain", "r3", "--home", desk.root, "--model", f"{server.url}/v1/m")
 
     assert done.exit_code == 1 and "127.0.0.1: not reachable" in done.output
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_model_that_needs_more_tokens_to_think_gets_them(desk: Home, api: str) -> None:
+    usage = {"prompt_tokens": 2000, "completion_tokens": 1500, "input_tokens": 2000}
+    truncated = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Let me"}],
+        "stop_reason": "max_tokens",
+        "choices": [{"message": {"role": "assistant", "content": ""}, "finish_reason": "length"}],
+        "usage": {**usage, "output_tokens": 1500},
+    }
+    if api == "anthropic":
+        del truncated["choices"]
+    model = script(api, Reply(body=json.dumps(truncated).encode()), report(WRONG_ORDER))
+
+    code, data = explain(desk, model)
+
+    assert code == 0 and data["investigation"]["usage"]["output_tokens"] > 1_500
+    assert [each["max_tokens"] for each in model.requests] == [1_500, 3_000]
 
 
 def test_requests_are_adapted_to_what_a_server_accepts(desk: Home) -> None:

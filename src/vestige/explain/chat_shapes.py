@@ -55,6 +55,8 @@ class Turn:
     calls: Sequence[RequestedCall]
     usage: Usage
     message: ChatMessage
+    is_truncated: bool = False
+    """Whether it ended at the limit of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ def parse_turn(api: Api, data: Mapping[str, Any]) -> Turn | None:
         if not call.id or not call.name:
             return None
         calls.append(RequestedCall(call.id, call.name, _parse_arguments(call.arguments)))
-    return Turn(response.text, calls, response.usage, ChatMessage(answer=answer))
+    is_truncated = response.finish_reason == "length"
+    return Turn(response.text, calls, response.usage, ChatMessage(answer=answer), is_truncated)
 
 
 def _find_answer(api: Api, data: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -38,6 +38,8 @@ from vestige.record.redaction.output_redaction import redact_values
 
 OUTPUT_MAX: Final = 1_500
 """Tokens of one answer. A report of five claims takes about 600."""
+THINKING_MAX: Final = 6_000
+"""Tokens of one answer of a model that needs more for its thinking."""
 OUTPUT_MIN: Final = 200
 """With fewer tokens, no request is sent: a report would be truncated."""
 RESULT_TOKENS: Final = 900
@@ -133,6 +135,7 @@ class _Loop:
         is_new = endpoint.host == "api.openai.com"
         self._limit: Limit = "max_completion_tokens" if is_new else "max_tokens"
         self._can_force = True
+        self._output_max = OUTPUT_MAX
 
     def run(self, findings: str) -> Investigation:
         run = self._scope.run.short_id
@@ -196,8 +199,10 @@ class _Loop:
         Results of queries are left out, the oldest first, until the answer has room.
         """
         while True:
-            request = self._request(OUTPUT_MAX, forced)
-            output_max = self._spending.grant(self._spending.estimate(_split(request)), OUTPUT_MAX)
+            request = self._request(self._output_max, forced)
+            output_max = self._spending.grant(
+                self._spending.estimate(_split(request)), self._output_max
+            )
             if output_max >= OUTPUT_MIN:
                 return self._request(output_max, forced), output_max
             if not self._leave_out_oldest():
@@ -217,7 +222,7 @@ class _Loop:
         return redacted
 
     def _estimate(self) -> int:
-        return self._spending.estimate(_split(self._request(OUTPUT_MAX)))
+        return self._spending.estimate(_split(self._request(self._output_max)))
 
     def _leave_out_oldest(self) -> bool:
         """Leave out the oldest results that are still complete. False: there are none."""
@@ -232,7 +237,7 @@ class _Loop:
 
     def _is_last(self) -> bool:
         """Return whether the budget has no room for another request after this one."""
-        following = 2 * self._estimate() + 2 * OUTPUT_MAX + RESULT_TOKENS
+        following = 2 * self._estimate() + 2 * self._output_max + RESULT_TOKENS
         return self._spending.grant(following, OUTPUT_MIN) < OUTPUT_MIN
 
     def _adapt(self, error: ModelError) -> bool:
@@ -258,6 +263,10 @@ class _Loop:
 
     def _handle(self, turn: Turn) -> bool:
         """Answer the calls of a turn. Return whether the investigation is over."""
+        if turn.is_truncated and not turn.calls and self._output_max < THINKING_MAX:
+            # Models that think may use all tokens before they answer.
+            self._output_max = min(2 * self._output_max, THINKING_MAX)
+            return False
         self._messages.append(turn.message)
         report = next((call for call in turn.calls if call.name == REPORT), None)
         if report is not None:

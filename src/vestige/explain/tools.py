@@ -111,8 +111,9 @@ def call_tool(scope: Scope, name: str, arguments: Mapping[str, Any] | None, budg
 
 def _answer(scope: Scope, name: str, arguments: dict[str, Any]) -> Answer:
     tool = BY_NAME[name]
-    for option in set(arguments) - set(_OPTIONS[name]):
-        del arguments[option]
+    known = _OPTIONS[name]
+    # Without an id, a query would read the latest run or all runs. None counts as missing.
+    arguments = {key: arguments[key] for key in known if arguments.get(key) is not None}
     arguments.setdefault(_NEEDS_ID.get(name, "id"), scope.run.short_id)
     for option in _IDS:
         if isinstance(arguments.get(option), str):

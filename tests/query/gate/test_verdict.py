@@ -57,6 +57,12 @@ def test_each_change_for_the_worse_has_its_code(change: dict[str, Any], code: st
     assert reasons[0].run == "r1" and reasons[0].message
 
 
+def test_three_calls_instead_of_one_fail() -> None:
+    reasons = find_reasons([make(model_calls=3)], [make(model_calls=1)])
+
+    assert [reason.code for reason in reasons] == ["more-model-calls"]
+
+
 def test_a_known_failure_and_a_known_loop_pass() -> None:
     before = [make(failures=[FAILURE], loops=["again"])]
 

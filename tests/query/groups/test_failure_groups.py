@@ -79,6 +79,19 @@ def test_six_planted_causes_are_six_groups(home: Home, planted: dict[str, str]) 
     assert _groups(home) == found
 
 
+def test_replays_and_forks_do_not_count(home: Home) -> None:
+    """They repeat a failure on purpose, and would make it look frequent."""
+    with Recorder(home) as recorder:
+        for attributes in ({}, {"replay.run": "x"}, {"replay.run": "x", "replay.span": "y"}):
+            with pytest.raises(ValueError), recorder.run("desk", attributes=attributes):
+                raise ValueError("amount -3 must be positive")
+
+    found = _groups(home)
+
+    assert found["examined"] == 1
+    assert [group["count"] for group in found["groups"]] == [1]
+
+
 def test_a_group_shows_when_it_occurred_and_what_sets_it_apart(
     home: Home, planted: dict[str, str]
 ) -> None:

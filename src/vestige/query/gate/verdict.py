@@ -112,9 +112,9 @@ def _larger_numbers(
         before = [float(getattr(run, name)) for run in baseline]
         now = [float(getattr(run, name)) for run in trials]
         highest = max(before)
-        limit = max(highest + (highest - min(before)), highest * (1 + MARGIN), highest + least)
+        limit = max(highest + (highest - min(before)), highest * (1 + MARGIN))
         typical = median(now)
-        if typical > limit:
+        if typical > limit and typical - highest >= least:
             largest = max(trials, key=lambda run: float(getattr(run, name)))
             yield Reason(
                 code,

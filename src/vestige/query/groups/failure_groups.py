@@ -19,6 +19,7 @@ from vestige.query.diff.compare_groups import Separation, find_separations, read
 from vestige.query.failures.check import find_chains
 from vestige.query.failures.top_findings import Examine
 from vestige.query.groups.signature import Signature, find_signature
+from vestige.query.ids.lineage import is_replay
 from vestige.query.search.run_texts import read_run_texts
 from vestige.query.trajectory.task import is_same_task
 from vestige.record.finding import Finding
@@ -36,7 +37,7 @@ GOOD_MIN: Final = 2
 SEPARATION_MIN: Final = 0.6
 CACHED_MAX: Final = 5_000
 """Runs whose failures are kept in memory, so that a server examines each run once."""
-_cache: dict[tuple[str, RunInfo], Failure | None] = {}
+_cache: dict[tuple[str, RunInfo], ExaminedRun] = {}
 
 
 @dataclass(slots=True)
@@ -50,6 +51,14 @@ class Failure:
     """The short id of the span that caused it."""
     version: str | None
     """The commit of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedRun:
+    """A run that was examined for a group, and its failure, if it failed."""
+
+    failure: Failure | None = None
+    is_replay: bool = False
 
 
 @dataclass(slots=True)
@@ -101,34 +110,50 @@ def group_failures(
 ) -> tuple[list[FailureGroup], int]:
     """Return the groups of the failed ones among these runs, the largest first.
 
-    Return also how many runs were examined.
+    Return also how many runs were examined. Replays and forks are left out: they repeat a failure
+    on purpose, and would make it look frequent.
     """
     failures: list[Failure] = []
     examined = 0
+    replays: dict[str, bool] = {}
     for number, info in enumerate(runs, 1):
         progress(number)
         if info.outcome == "running" or info.span_count > SPANS_MAX:
             continue
         try:
-            failure = _find_cached_failure(store, info, examine)
+            examined_run = _examine_run(store, info, examine, replays)
         except VestigeError:
             continue  # The run was pruned meanwhile, or it is damaged, which `check` reports.
+        if examined_run.is_replay:
+            continue
         examined += 1
-        if failure is not None:
-            failures.append(failure)
+        if examined_run.failure is not None:
+            failures.append(examined_run.failure)
     return _group(failures), examined
 
 
-def _find_cached_failure(store: Store, info: RunInfo, examine: Examine) -> Failure | None:
+def _examine_run(
+    store: Store, info: RunInfo, examine: Examine, replays: dict[str, bool]
+) -> ExaminedRun:
     """Return the failure of a run. A run that has changed has another `info`."""
     key = (str(store.path), info)
-    if key in _cache:
-        return _cache[key]
-    failure = find_failure(store.load_run(info.id), examine)
-    if len(_cache) >= CACHED_MAX:
-        _cache.clear()
-    _cache[key] = failure
-    return failure
+    if key not in _cache:
+        run = store.load_run(info.id)
+        if len(_cache) >= CACHED_MAX:
+            _cache.clear()
+        if _is_replay(store, run, replays):
+            _cache[key] = ExaminedRun(is_replay=True)
+        else:
+            _cache[key] = ExaminedRun(failure=find_failure(run, examine))
+    return _cache[key]
+
+
+def _is_replay(store: Store, run: Run, known: dict[str, bool]) -> bool:
+    """Return whether a run, or the program that opened it, was started by `vestige replay`."""
+    process = run.info.process_run
+    if process is not None and process != run.info.id and process not in known:
+        known[process] = is_replay(store.load_run(process, with_logs=False))
+    return is_replay(run) or known.get(process or "", False)
 
 
 def find_failure(run: Run, examine: Examine) -> Failure | None:

@@ -76,6 +76,11 @@ def find_lineage(store: Store, run: Run) -> Lineage | None:
     return Lineage(run_id, origin.short_id, span_id, span)
 
 
+def is_replay(run: Run) -> bool:
+    """Return whether a run is a replay or a fork of another."""
+    return any(span.parent_id is None and RUN in span.attributes for span in run.spans)
+
+
 def _find_short_id(store: Store, span_id: str) -> str | None:
     """Return the short id of a span, which may be in a run that the origin started."""
     try:
