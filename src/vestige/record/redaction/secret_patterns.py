@@ -458,7 +458,7 @@ def find_shaped(text: str) -> Iterator[Hit]:
 _ENCODED_STEMS: Final = (
     *("password", "passwd", "secret", "token", "api_key", "apikey", "PRIVATE KEY", "Authorization"),
     *("sk-ant-", "sk-proj", "ghp_", "github_pat", "glpat-", "AKIA", "xoxb-", "AIza", "eyJhbGciOi"),
-    *("sk_live_", "gsk_", "AccountKey"),
+    *("sk_live_", "gsk_", "AccountKey", "-Signature="),
 )
 
 
