@@ -177,9 +177,6 @@ COMMANDS: Final = (
 
 COMMAND_MARKERS: Final = {
     "sudo -": r"sudo -\w{0,4}S",
-    "unzip ": r"unzip [^|;&]{0,120}-P",
-    "useradd ": r"user(?:add|mod) [^|;&]{0,120}-p",
-    "7z ": r"7z[ar]? [^|;&]{0,120}-p",
     "response=": r'response=\\*"[0-9a-f]{32}',
     "?key=": r"[?&]key=[\w-]{24}",
     **{word[1:]: _spelling(word) for word in _FOREIGN},
