@@ -500,7 +500,7 @@ def _hint_search() -> LiteralSearch | None:
 _ENCODED_STEMS: Final = (
     *("password", "passwd", "secret", "token", "api_key", "apikey", "PRIVATE KEY", "Authorization"),
     *("sk-ant-", "sk-proj", "ghp_", "github_pat", "glpat-", "AKIA", "xoxb-", "AIza", "eyJhbGciOi"),
-    *("sk_live_", "gsk_", "AccountKey"),
+    *("sk_live_", "gsk_", "AccountKey", "-Signature="),
 )
 
 

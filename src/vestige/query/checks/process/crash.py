@@ -118,12 +118,22 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     if kind == "crash/exit" and last is not None and not details:
         details = f" It called {formatting.single_line(str(last.attributes['last_words']), 40)}."
     stopped = kind in _STOPPED and _is_idle_child(evidence, stamp)
+    message = (
+        f"{formatting.single_line(stamp.message, 200)}; "
+        f"{formatting.pluralize(_count(stamp, 'open_spans'), 'span')} open.{oom}{details}"
+    )
     if stopped:
-        details += " Its parent outlived it, and probably stopped it, as pools do."
+        # A clean program looks like this: the words must not read like a crash.
+        message = (
+            f"a child process was stopped, probably by its parent, as pools do: {_child(stamp)}."
+        )
         basis, confidence = "hypothesis", 0.5
     elif kind == "crash/SIGTERM" and _is_idle_service(evidence, stamp):
         stopped = True
-        details = " It had no work of its own, so it was probably stopped on purpose."
+        message = (
+            f"{formatting.single_line(stamp.message, 200)}. It had no work of its own, so it was "
+            "probably stopped on purpose."
+        )
         basis, confidence = "hypothesis", 0.5
     return make_finding(
         evidence,
@@ -134,9 +144,15 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
         confidence=confidence,
         cause=cause,
         evidence=within,
-        message=f"{formatting.single_line(stamp.message, 200)}; "
-        f"{formatting.pluralize(_count(stamp, 'open_spans'), 'span')} open.{oom}{details}",
+        message=message,
     )
+
+
+def _child(stamp: LogInfo) -> str:
+    """Return the name of the process that was stopped, and the signal if it is known."""
+    name = str(stamp.attributes.get("open_span_names") or "process")
+    fault = stamp.attributes.get("fault") or stamp.attributes.get("signal")
+    return formatting.single_line(f"{name} ({fault})" if fault else name, 120)
 
 
 def _is_idle_child(evidence: Evidence, stamp: LogInfo) -> bool:

@@ -7,6 +7,7 @@ password, because prose and source code use the same words.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 _ARGUMENTS = r"[^\n|;&\\]{0,120}?"
@@ -14,6 +15,36 @@ _ARGUMENTS = r"[^\n|;&\\]{0,120}?"
 _QUOTE = r"""\\*["']"""
 _VALUE = rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\$<{{-][^\s\"'\\]{{3,128}})"
 _LAST = r"(?=[ \t]*(?:$|[\n\\\"'|;&]))"
+
+_FOREIGN: Final = (
+    *("contraseña", "contrasena", "mot de passe", "wachtwoord", "senha", "hasło", "lösenord"),
+    *("пароль", "密码", "密碼", "パスワード", "비밀번호"),
+)
+"""The word `password` in other languages."""
+_FOREIGN_VALUE = (
+    r"[\"'*`]{0,3}\s{0,3}(?:[:=]|：|\\+uff1a|(?:is|es|est|to)\b|é|är|是|为|は)\s{0,3}[\"'*`]{0,3}"
+    r"(?P<secret>[^\s\"'\\<>,`*:=]{4,128})"
+)
+
+
+def _spelling(word: str) -> str:
+    """Return an expression for a word, its first letter in any case, also in ASCII JSON."""
+
+    def letter(character: str) -> str:
+        if character.isascii():
+            return character
+        return rf"(?:{character}|\\+u{ord(character):04x})"
+
+    first = "|".join(dict.fromkeys(map(letter, (word[0], word[0].upper()))))
+    return f"(?:{first})" + "".join(map(letter, word[1:]))
+
+
+def _foreign_words() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    for word in _FOREIGN:
+        rest = word[1:]
+        escapes = [f"u{ord(character):04x}" for character in rest if not character.isascii()]
+        yield "password-word", (rest, *escapes[:1]), _spelling(word) + _FOREIGN_VALUE
+
 
 COMMANDS: Final = (
     # name, hints, expression
@@ -141,42 +172,13 @@ COMMANDS: Final = (
         ("?key=", "&key="),
         r"://[^\s\"'<>\\]{1,300}[?&]key=(?P<secret>[\w-]{24,128})(?![\w-])",
     ),
-    (
-        "password-word",
-        (
-            *(
-                "contraseña",
-                "Contraseña",
-                "contrasena",
-                "mot de passe",
-                "Mot de passe",
-                "wachtwoord",
-            ),
-            *(
-                "Wachtwoord",
-                "senha:",
-                "Senha:",
-                "senha é",
-                "hasło",
-                "Hasło",
-                "lösenord",
-                "Lösenord",
-            ),
-            *("пароль", "Пароль", "密码", "密碼", "パスワード", "비밀번호"),
-        ),
-        r"(?:[Cc]ontrase(?:ñ|n)a|[Mm]ot de passe|[Ww]achtwoord|[Ss]enha|[Hh]asło|[Ll]ösenord"
-        r"|[Пп]ароль|密[码碼]|パスワード|비밀번호)[\"'*`]{0,3}\s{0,3}"
-        r"(?:[:=：]|is\b|es\b|est\b|é|to\b|är\b|[是为為は])\s{0,3}[\"'*`]{0,3}"
-        r"(?P<secret>[^\s\"'\\<>,，。`*：:=]{4,128})",
-    ),
+    *_foreign_words(),
 )
 
 COMMAND_MARKERS: Final = {
     "sudo -": r"sudo -\w{0,4}S",
-    "unzip ": r"unzip [^|;&]{0,120}-P",
-    "useradd ": r"user(?:add|mod) [^|;&]{0,120}-p",
-    "7z ": r"7z[ar]? [^|;&]{0,120}-p",
     "response=": r'response=\\*"[0-9a-f]{32}',
     "?key=": r"[?&]key=[\w-]{24}",
+    **{word[1:]: _spelling(word) for word in _FOREIGN},
 }
 """By the first literal of a row: what the scanner looks for, where the literals are common."""

@@ -138,6 +138,8 @@ _SCHEME_VALUE = re.compile(
 )
 _ONE_WORD = re.compile(r"""[^\s"'\\]{1,4096}+(?=[ \t]{0,8}(?:[\n\r"'\\]|\Z))""")
 _CALL = re.compile(r"[\w.]{0,64}[({\[<]")
+_SENTENCE_MIN = 12
+"""Characters of a value in a sentence: shorter ones are words and versions."""
 
 
 def _find_header(context: KeyContext, low: int) -> Iterator[Hit]:
@@ -177,3 +179,6 @@ def _find_header(context: KeyContext, low: int) -> Iterator[Hit]:
     if (word := _ONE_WORD.match(text, low)) and _CALL.match(word[0]) is None:
         lowest = WEAK if "authorization" in name else CODE
         yield context.hit(*word.span(), STRONG if context.is_code else lowest)
+    elif (word := _BARE.match(text, low)) and len(word[0]) >= _SENTENCE_MIN:
+        # In a sentence: `X-Api-Key: x was rejected`.
+        yield context.hit(*word.span(), STRONG)
