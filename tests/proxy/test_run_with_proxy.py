@@ -22,6 +22,11 @@ NODE = """
 fetch(process.argv[2], {method: "POST", body: process.argv[3]})
   .then((response) => response.text()).then((text) => console.log(text));
 """
+REPLACED = """
+import os, sys
+assert "HTTPS_PROXY" not in os.environ
+os.execvp("curl", ["curl", "-sS", sys.argv[1], "-d", sys.argv[2]])
+"""
 PARENT = """
 import os, subprocess, sys
 assert "HTTPS_PROXY" not in os.environ and "NODE_OPTIONS" not in os.environ
@@ -46,12 +51,12 @@ def _nodes() -> list[str]:
     return [str(bundled), *filter(None, [shutil.which("node")])]
 
 
-@pytest.mark.parametrize("program", ["curl", "node", "python"])
+@pytest.mark.parametrize("program", ["curl", "node", "python", "exec"])
 def test_the_calls_of_a_program_are_recorded(
     home: Home, certificate: Path, tmp_path: Path, program: str
 ) -> None:
     (tmp_path / "call.js").write_text(NODE)
-    (tmp_path / "parent.py").write_text(PARENT)
+    (tmp_path / "parent.py").write_text(REPLACED if program == "exec" else PARENT)
     with serve_http1(certificate) as upstream:
         url = f"https://localhost:{upstream.port}/v1/chat/completions"
         body = question().decode()
@@ -59,6 +64,7 @@ def test_the_calls_of_a_program_are_recorded(
             "curl": [["curl", "-sS", url, "-d", body]],
             "node": [[node, str(tmp_path / "call.js"), url, body] for node in _nodes()],
             "python": [[sys.executable, str(tmp_path / "parent.py"), url, body]],
+            "exec": [[sys.executable, str(tmp_path / "parent.py"), url, body]],
         }[program]
         for command in commands:
             done = vestige_process("run", "--", *command)
@@ -68,7 +74,9 @@ def test_the_calls_of_a_program_are_recorded(
     assert [call.request for call in calls] == upstream.bodies
     assert [call.response for call in calls] == upstream.sent
     parents = [spans_in(home)[call.span.parent_id or ""] for call in calls]
-    assert {parent.type for parent in parents} == {"process" if program == "python" else "run"}
+    is_python = program in ("python", "exec")
+    assert {parent.type for parent in parents} == {"process" if is_python else "run"}
+    assert {parent.status for parent in parents} == {"ok"}
     assert list((home.root / "proxies").iterdir()) == []
 
 

@@ -96,15 +96,18 @@ def test_requests_tools_and_sub_agents_of_a_program_are_recorded(
     assert sorted(_canonical(call.request) for call in calls_in(home)) == sent
     run = max(load(home), key=lambda each: len(each.spans))
     assert run.info.name == agent
-    main = [span for span in _of_type(run, "tool") if _parent(run, span).type == "run"]
+    outer, *helpers = _of_type(run, "agent")
+    assert (outer.name, _parent(run, outer).type) == (agent, "run")
+    main = [span for span in _of_type(run, "tool") if span.parent_id == outer.id]
     assert [span.name for span in main] == TOOLS[agent]
     assert all(span.input is not None and span.output is not None for span in main)
     assert all(span.attributes["inferred"] for span in main)
     if agent in SUB_AGENTS:
-        (helper,) = _of_type(run, "agent")
+        (helper,) = helpers
         assert _parent(run, helper).name == SUB_AGENTS[agent]
         inside = [span.type for span in run.spans if span.parent_id == helper.id]
         assert inside == ["llm", "tool", "llm"]
+    assert PROMPT[:30] in vestige_process("list").stdout
     text = vestige_process("check", run.info.id).stdout
     found = {code for severity, code, _ in find_findings(text) if severity != "hint"}
     assert found <= {"tool/failed", "resource/missing"}, text

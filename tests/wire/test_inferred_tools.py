@@ -27,12 +27,12 @@ def program() -> Iterator[Program]:
 class Program:
     """A program that calls a model, as the proxy sees it."""
 
-    def __init__(self, recorder: FakeRecorder) -> None:
+    def __init__(self, recorder: FakeRecorder, name: str = "") -> None:
         self.recorder = recorder
         self.run = recorder.run("program")
         self.tools = InferredTools()
         self.context = SpanContext(
-            self.run._emitter, self.run.run_id, self.run.id, "agent", self.tools
+            self.run._emitter, self.run.run_id, self.run.id, "agent", self.tools, name
         )
 
     def call(self, request: Json, response: Json) -> None:
@@ -165,3 +165,20 @@ def test_tools_without_a_result_end_with_the_program(program: Program) -> None:
     (tool,) = program.opened("tool")
     end = program.closed(tool)
     assert end is not None and end.status == "interrupted"
+
+
+def test_a_conversation_with_tools_is_an_agent_for_each_turn(program: Program) -> None:
+    program.context.program = "claude"
+    tools = [{"name": "Read", "input_schema": {"type": "object"}}]
+    context = {"type": "text", "text": "<reminder>Today is Monday.</reminder>"}
+    first = {"role": "user", "content": [context, {"type": "text", "text": "Fix it."}]}
+    program.call(ask(user("Name this: Fix it.")), answer())
+    program.call({**ask(first), "tools": tools}, answer())
+    more = [first, assistant({"type": "text", "text": "Done."}), user("Test it.")]
+    program.call({**ask(*more), "tools": tools}, answer())
+
+    agents = program.opened("agent")
+    assert [(each.name, each.body) for each in agents] == [
+        ("claude", "Fix it."),
+        ("claude", "Test it."),
+    ]

@@ -80,6 +80,7 @@ def start() -> None:
         if os.environ.get(FOLDER_VARIABLE):
             child_proxy.restore(os.environ)
             when_imported("subprocess", child_proxy.install)
+        child_proxy.install_exec()
         replayed = os.environ.get(REPLAY_VARIABLE)
         if recorder.wire or replayed:
             from vestige.wire.capture import capture_http

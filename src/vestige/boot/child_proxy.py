@@ -140,15 +140,53 @@ def install(module: ModuleType) -> None:
         *rest: Any,
         **more: Any,
     ) -> Any:
-        try:
-            env = _find_environment(args, executable, env)
-        except Exception:  # noqa: BLE001  # the child must start
-            pass
+        env = _find_environment_safely(args, executable, env)
         return original(
             self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, *rest, **more
         )
 
     cls._execute_child = _execute_child
+
+
+def install_exec() -> None:
+    """Let a program that replaces this process be recorded, and end the recording of this one.
+
+    `os.execvp` and the other functions call these two.
+    """
+    original_execv, original_execve = os.execv, os.execve
+
+    def execv(path: Any, args: Any, /) -> Any:
+        env = _end_recording(args, path, None)
+        return original_execv(path, args) if env is None else original_execve(path, args, env)
+
+    def execve(path: Any, argv: Any, env: Any) -> Any:
+        return original_execve(path, argv, _end_recording(argv, path, env))
+
+    os.execv, os.execve = execv, execve
+
+
+def _end_recording(args: Any, path: Any, env: Any) -> Any:
+    """Close the recorder and return the environment of a program that replaces this process.
+
+    Nothing changes if it cannot be started: `os.execvp` tries many paths.
+    """
+    try:
+        if isinstance(path, int) or not os.access(path, os.X_OK):
+            return env
+        found = _find_environment_safely(args, path, env)
+        from vestige.process_recorder import default_recorder
+
+        default_recorder().close()
+    except Exception:  # noqa: BLE001  # the program must start
+        return env
+    return found
+
+
+def _find_environment_safely(args: Any, executable: Any, env: Any) -> Any:
+    try:
+        return _find_environment(args, executable, env)
+    except Exception:  # noqa: BLE001  # the program must start
+        return env
 
 
 def _find_environment(args: Any, executable: Any, env: Any) -> Any:
@@ -166,7 +204,7 @@ def _find_environment(args: Any, executable: Any, env: Any) -> Any:
     variables = read_variables(folder) or _wait_for(folder)
     if variables is None:
         return env
-    return with_variables(current, variables, _find_parent())
+    return with_variables(current, variables, _find_parent(os.path.basename(program)))
 
 
 def _wait_for(folder: str) -> dict[str, Any] | None:
@@ -183,15 +221,24 @@ def _wait_for(folder: str) -> dict[str, Any] | None:
     return None
 
 
-def _find_parent() -> str:
+def _find_parent(program: str) -> str:
     from vestige.emit import context
     from vestige.process_recorder import default_recorder
 
     span = context.current()
     if span is not None and not span.muted:
-        return f"{span.run_id}.{span.id}"
+        return join_parent(span, "" if span.type == "agent" else program)
     emitter = default_recorder()._emitter
-    return f"{emitter.process_run_id}.{emitter.process_span_id}"
+    return f"{emitter.process_run_id}.{emitter.process_span_id}.{_clean(program)}"
+
+
+def join_parent(span: Any, program: str) -> str:
+    """Return the place of a program in a run, as a part of a URL (proxy/server.py)."""
+    return f"{span.run_id}.{span.id}.{_clean(program)}"
+
+
+def _clean(program: str) -> str:
+    return re.sub(r"[^\w.-]", "-", program, flags=re.ASCII)[:60]
 
 
 def _report_missing(name: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from vestige.emit import tool_attribution
 from vestige.emit.emitter import NO_ATTRIBUTES
 from vestige.emit.span import Span
 from vestige.limits import BODY_INLINE_MAX
@@ -31,6 +32,8 @@ def record_point(
     """
     if parent.muted:
         return
+    if type == "tool":
+        tool_attribution.note_tool(parent.run_id, name)
     emitter = parent._emitter
     writer, run_id, span_id = emitter.writer, parent.run_id, emitter.span_id()
     seq, end_seq = next(emitter.seq), next(emitter.seq)

@@ -18,7 +18,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vestige.emit import context
+from vestige.emit import context, tool_attribution
 from vestige.emit.emitter import NO_ATTRIBUTES, Emitter
 from vestige.emit.exceptions import error_attributes, status_of
 from vestige.emit.logger import Logger
@@ -114,6 +114,8 @@ class Span:
                 info,
             )
         )
+        if type == "tool":
+            tool_attribution.note_tool(run_id, name)
         open_spans = emitter.open_spans
         if len(open_spans) < OPEN_SPANS_TRACKED_MAX:
             open_spans[span_id] = self

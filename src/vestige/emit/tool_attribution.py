@@ -6,9 +6,10 @@ A model call ends before the tools that it requested begin. So the code that rea
     remember(span.run_id, "call_7", "search", '{"q": "refund"}', span)
     find(run_id, tool_call_id="call_7")                        # by id
     find(run_id, name="search", arguments={"q": "refund"})     # the oldest unanswered match
+    take_unrecorded(run_id, "call_7")                          # if no tool span answered it
 
 The requests are stored in this process only, per run and bounded: an evicted one costs a link.
-Of the arguments only a digest is stored. Nothing here raises.
+Nothing here raises.
 
 A lock could stay locked after a fork. Instead, a request is claimed with one `dict.pop`, so two
 threads never claim the same one.
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from vestige.emit.span import Span
 
 
+_SEARCHED_MAX = 32
+"""Calls whose ids are searched in a request: those of the last turns."""
+
+
 class RequestedCall(msgspec.Struct, frozen=True):
     """A tool call that a model requested."""
 
@@ -40,15 +45,21 @@ class RequestedCall(msgspec.Struct, frozen=True):
     name: str
     digest: int | None
     """Digest of the arguments' JSON value. None if they are not JSON, or too long."""
+    arguments: str | None = None
+    """The model's JSON text. None if it is too long."""
+    ended_ns: int = 0
+    """When the model call ended, on the monotonic clock."""
 
 
 class _Run:
     """The requested calls of one run, oldest first."""
 
-    __slots__ = ("by_id", "waiting")
+    __slots__ = ("by_id", "tools", "waiting")
 
     def __init__(self) -> None:
         self.by_id: dict[str, RequestedCall] = {}
+        self.tools: dict[str, None] = {}
+        """Names of the newest tool spans."""
         self.waiting: dict[int, RequestedCall] = {}
         """Unanswered calls by the `id()` of the entry, which the dictionary keeps alive."""
 
@@ -62,16 +73,27 @@ def remember(
     name: str,
     arguments: str | bytes | Mapping[str, Any] | None,
     span: Span,
+    ended_ns: int = 0,
 ) -> None:
     """Remember that the model call `span`, which may have ended, requested this tool call.
 
     `arguments` is the model's JSON text, or its value. A repeated id means the latest call: some
-    providers restart their ids in every turn.
+    providers restart their ids in every turn. `ended_ns` is set if the call may be inferred.
     """
     try:
         call_id = clean_name(tool_call_id) if tool_call_id else None
+        text = arguments if ended_ns and isinstance(arguments, str) else None
+        if text is not None and len(text) > REQUESTED_ARGUMENTS_MAX:
+            text = None
         entry = RequestedCall(
-            run_id, span.id, span.parent_id, call_id, clean_name(name), _digest(arguments)
+            run_id,
+            span.id,
+            span.parent_id,
+            call_id,
+            clean_name(name),
+            _digest(arguments),
+            text,
+            ended_ns,
         )
         run = _touch(run_id)
         run.waiting[id(entry)] = entry
@@ -106,6 +128,32 @@ def find(
         return None if name is None else _claim_match(run, clean_name(name), arguments)
     except Exception:  # noqa: BLE001  # a caller's arguments run the caller's code
         return None
+
+
+def note_tool(run_id: str, name: str) -> None:
+    """Remember that a run has a tool span of this name, so that none is inferred."""
+    tools = _touch(run_id).tools
+    tools[name] = None
+    _trim(tools, REQUESTED_CALLS_MAX)
+
+
+def has_unrecorded(run_id: str, body: bytes) -> bool:
+    """Return whether a request may contain the result of a call that has no tool span."""
+    run = _runs.get(run_id)
+    if run is None:
+        return False
+    waiting = list(run.waiting.values())[-_SEARCHED_MAX:]
+    ids = (each.tool_call_id for each in waiting if each.ended_ns and each.name not in run.tools)
+    return any(call_id.encode() in body for call_id in ids if call_id)
+
+
+def take_unrecorded(run_id: str, tool_call_id: str) -> RequestedCall | None:
+    """Return the request of a call that has a result, if no tool span answers it."""
+    run = _runs.get(run_id)
+    entry = None if run is None else run.by_id.get(tool_call_id)
+    if run is None or entry is None or not entry.ended_ns or entry.name in run.tools:
+        return None
+    return run.waiting.pop(id(entry), None)
 
 
 def was_requested_within(span: Span, tool_call_id: str) -> bool:

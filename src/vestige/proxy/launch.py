@@ -12,7 +12,13 @@ from pathlib import Path
 from vestige._runtime import file_locks
 from vestige._runtime.clock import SYSTEM, monotonic, sleep
 from vestige._runtime.proxy_folder import FOLDER_VARIABLE, MISSING, VARIABLES
-from vestige.boot.child_proxy import REQUEST_FILE, needs_proxy, read_variables, with_variables
+from vestige.boot.child_proxy import (
+    REQUEST_FILE,
+    join_parent,
+    needs_proxy,
+    read_variables,
+    with_variables,
+)
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.process_writer import PARENT_VARIABLE
@@ -63,7 +69,7 @@ class RunProxy:
             self._wait()
             variables = read_variables(str(folder))
             if variables is not None:
-                return with_variables(env, variables, f"{run.run_id}.{run.id}")
+                return with_variables(env, variables, join_parent(run, run.name))
             gap = "model calls were not recorded: the proxy did not start"
             run.log.warn(gap, gap=gap, count=1)
         return env

@@ -272,7 +272,8 @@ class ProxyServer:
 
     def _make_context(self, parent: str) -> SpanContext:
         emitter = self._emitter
-        run_id, _, span_id = parent.partition(".")
+        run_id, _, rest = parent.partition(".")
+        span_id, _, program = rest.partition(".")
         if not run_id or not span_id:
             run_id, span_id = emitter.process_run_id, emitter.process_span_id or ""
         tools = self._tools.get(parent)
@@ -280,7 +281,7 @@ class ProxyServer:
             tools = self._tools[parent] = InferredTools()
             if len(self._tools) > _PROGRAMS_MAX:
                 del self._tools[next(iter(self._tools))]
-        return SpanContext(emitter, run_id, span_id, "agent", tools)
+        return SpanContext(emitter, run_id, span_id, "agent", tools, program)
 
     def _report(self, context: SpanContext | None, reason: str, *, is_gap: bool = True) -> None:
         """Log a reason once. `is_gap`: a call may be missing in the run."""

@@ -41,14 +41,18 @@ def glimpse_model(body: bytes) -> str | None:
     return None if found is None else (found[1] or found[2]).decode(errors="replace")
 
 
-def request_attributes(body: bytes | bytearray, provider: str | None) -> Attributes:
-    """Return the attributes of a model request."""
+def read_request(body: bytes | bytearray, provider: str | None) -> Request | None:
+    """Parse a model request. None: unknown, or too long."""
+    return parse_request(bytes(body), provider) if 0 < len(body) <= TEXT_MAX else None
+
+
+def request_attributes(body: bytes | bytearray, request: Request | None) -> Attributes:
+    """Return the attributes of a model request, which may be parsed."""
     attributes: Attributes = {}
     if not body or len(body) > TEXT_MAX:
         return attributes
     text = bytes(body)
     attributes.update(read_options(text))
-    request = parse_request(text, provider)
     if request is None:
         return attributes
     if request.model:

@@ -30,10 +30,10 @@ from vestige.limits import (
     PARTIAL_PAUSE_S,
 )
 from vestige.providers.endpoints import Endpoint
-from vestige.providers.models import Response
+from vestige.providers.models import Request, Response
 from vestige.providers.stream_timing import has_ended, is_event_stream, is_stream
 from vestige.record.body_encoding import LongBody, decode_chunks
-from vestige.wire import aws_event_stream, call_attributes, mcp_calls
+from vestige.wire import aws_event_stream, call_attributes, late_tools, mcp_calls
 from vestige.wire.byte_buffer import MARKER_MAX, ByteBuffer
 from vestige.wire.content_encoding import Decoded, decode, is_coded
 from vestige.wire.headers import find_header, masked_headers, masked_url
@@ -90,6 +90,7 @@ class Exchange:
         "_flush_at_ns",
         "_flushed",
         "_flushing",
+        "_parsed",
         "_request_buffer",
         "_response",
         "_response_buffer",
@@ -126,6 +127,7 @@ class Exchange:
         self._attempts = attempts
         self._span: CallSpan | None = None
         self._conversation: Conversation | None = None
+        self._parsed: Request | None = None
         self._response: Response | None = None
         self._request_buffer: ByteBuffer | None = None if request.body is not None else ByteBuffer()
         self._response_buffer = ByteBuffer()
@@ -185,9 +187,8 @@ class Exchange:
             if self._tool is not None:
                 attributes |= {"tool.name": self._tool, "rpc.method": "tools/call"}
         attributes["attempt"] = self._attempts.begin(context.run_id, context.parent_id, request)
-        if context.tools is not None and self._type == "llm":
-            provider = endpoint.provider if endpoint is not None else None
-            self._conversation = context.tools.begin_request(context, decoded, provider)
+        if self._type == "llm":
+            self._infer_tools(decoded)
         span = CallSpan(
             context.emitter,
             context.run_id,
@@ -202,6 +203,17 @@ class Exchange:
         self._span = span
         if self._type != "http":
             model_calls.add_call(context.emitter, context.parent_id)
+
+    def _infer_tools(self, body: bytes) -> None:
+        """Record the tools whose results the request contains, before the call itself."""
+        context, endpoint = self.context, self.endpoint
+        provider = endpoint.provider if endpoint is not None else None
+        if context.tools is not None:
+            self._conversation = context.tools.begin_request(context, body, provider)
+        elif tool_attribution.has_unrecorded(context.run_id, body):
+            self._parsed = call_attributes.read_request(body, provider)
+            if self._parsed is not None:
+                late_tools.record_tools(context, self._parsed, self._began_ns)
 
     def _name(self) -> str:
         if self._tool is not None:
@@ -398,7 +410,7 @@ class Exchange:
     def _forget(self) -> None:
         """Free the bodies: the program may keep the response, which refers to this exchange."""
         self._response_buffer, self._request_buffer = ByteBuffer(), None
-        self._response = None
+        self._parsed = self._response = None
         self.request.body = b""
         self.context.emitter.unfinished.discard(self)
         self._drop_partial()
@@ -437,7 +449,9 @@ class Exchange:
             body = self.request.body or b""
             return attributes | call_attributes.other_attributes(self._type, body, plain.data)
         provider = self.endpoint.provider if self.endpoint else None
-        attributes |= call_attributes.request_attributes(self.request.body or b"", provider)
+        body = self.request.body or b""
+        request = self._parsed or call_attributes.read_request(body, provider)
+        attributes |= call_attributes.request_attributes(body, request)
         response = call_attributes.read_response(plain.data, provider)
         if response is not None:
             attributes |= call_attributes.response_attributes(response)
@@ -449,9 +463,15 @@ class Exchange:
     def _remember_tool_calls(self, response: Response) -> None:
         """Register the tool calls, so that tools that run next are linked to this span."""
         assert self._span is not None
+        if not response.calls:
+            return
+        context = self.context
+        ended_ns = 0
+        if context.tools is None and late_tools.may_infer(context):
+            ended_ns = context.emitter.monotonic_ns()
         for call in response.calls:
             tool_attribution.remember(
-                self.context.run_id, call.id, call.name, call.arguments, self._span
+                context.run_id, call.id, call.name, call.arguments, self._span, ended_ns
             )
 
     def _body(self, body: bytes | bytearray) -> bytes | LongBody | None:

@@ -1,9 +1,10 @@
 """Tool calls and sub-agents of a program of which only the model calls are seen.
 
 A tool span opens when a response requests the call, and ends when a request contains its result.
-A conversation that begins with an argument of a tool call, such as a prompt, is a sub-agent inside
-that call. All these spans have the attribute `inferred`: their times include what the program does
-before and after the tool.
+A conversation with tools is an agent, from the user's message to the response that requests no more
+tools. One that begins with an argument of a tool call, such as a prompt, is a sub-agent inside that
+call. All these spans have the attribute `inferred`: the times of tools include what the program
+does before and after.
 
     conversation = tools.begin_request(context, body, provider)
     ...                                                  # the model call, inside conversation.place
@@ -21,6 +22,7 @@ from vestige.emit import tool_attribution
 from vestige.emit.span import Span
 from vestige.emit.tools import REASON
 from vestige.limits import INFERRED_CONVERSATIONS_MAX, INFERRED_TOOLS_MAX
+from vestige.providers.context_elements import strip_context
 from vestige.providers.models import Message, Response, ToolCall, ToolResult
 from vestige.providers.parsing import TEXT_MAX, parse_request
 from vestige.record.types import Link
@@ -44,7 +46,7 @@ class Conversation:
         self.starter = starter
         """The tool call that started it. None: the program itself did."""
         self.agent: Span | None = None
-        """The span of the sub-agent while it works."""
+        """The span of the agent while it works."""
 
     @property
     def place(self) -> str | None:
@@ -100,8 +102,12 @@ class InferredTools:
             return None
         conversation = self._find_conversation(context, request.messages)
         self._end_tools(request.messages, conversation)
-        if conversation.starter is not None and conversation.agent is None:
-            conversation.agent = _open_agent(context, conversation.starter, request.messages)
+        starter = conversation.starter
+        if conversation.agent is None and (
+            starter is not None or (context.program and request.tools)
+        ):
+            name = context.program if starter is None else starter.agent_name
+            conversation.agent = _open_agent(context, conversation, name, request.messages)
         return conversation
 
     def _find_conversation(self, context: SpanContext, messages: Sequence[Message]) -> Conversation:
@@ -207,20 +213,30 @@ class InferredTools:
                 conversation.agent = None
 
 
-def _open_agent(context: SpanContext, starter: _Tool, messages: Sequence[Message]) -> Span:
-    prompt = next((each.text for each in messages if each.role == "user" and each.text), None)
-    span = starter.span
-    attributes = {"agent_name": starter.agent_name, "inferred": True}
+def _open_agent(
+    context: SpanContext, conversation: Conversation, name: str, messages: Sequence[Message]
+) -> Span:
     return Span(
         context.emitter,
-        span.run_id,
-        span.id,
-        span.component,
-        starter.agent_name,
+        context.run_id,
+        conversation.parent_id,
+        context.component,
+        name,
         "agent",
-        attributes,
-        prompt,
+        {"agent_name": name, "inferred": True},
+        _find_prompt(messages),
     )
+
+
+def _find_prompt(messages: Sequence[Message]) -> str | None:
+    """Return the last words of the user, without context that the program adds."""
+    for message in reversed(messages):
+        if message.role == "user":
+            texts = [part.text for part in message.parts if part.kind == "text"] or [message.text]
+            found = [text for text in map(strip_context, texts) if text]
+            if found:
+                return found[-1]
+    return None
 
 
 def _iter_call_ids(messages: Sequence[Message]) -> Iterator[str]:

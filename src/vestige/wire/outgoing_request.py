@@ -17,7 +17,7 @@ Headers = Sequence[tuple[str, str]]
 class SpanContext:
     """The parent of a call: a span, or the process."""
 
-    __slots__ = ("component", "emitter", "parent_id", "run_id", "tools")
+    __slots__ = ("component", "emitter", "parent_id", "program", "run_id", "tools")
 
     def __init__(
         self,
@@ -26,6 +26,7 @@ class SpanContext:
         parent_id: str | None,
         component: str,
         tools: InferredTools | None = None,
+        program: str = "",
     ) -> None:
         self.emitter = emitter
         self.run_id = run_id
@@ -33,6 +34,8 @@ class SpanContext:
         self.component = component
         self.tools = tools
         """Infers the tools of a program of which only the model calls are seen."""
+        self.program = program
+        """The name of its agents. Empty if it works for an agent that is recorded itself."""
 
 
 class OutgoingRequest:

@@ -35,7 +35,8 @@ _BEFORE_SHORTENING: Final = 2_000
 """Characters that are redacted, so that no part of a secret is left at the end of a text."""
 _GENERIC: Final = re.compile(
     r"(?:main|__main__|process_item|run|invoke|agent|task|app|script|default|unnamed|trace|session"
-    r"|python[\d.]*|.*\.py|<module>|-c)\Z",
+    r"|python[\d.]*|.*\.(?:py|[cm]?[jt]s|sh)|<module>|-c"
+    r"|claude|codex|gemini|opencode|node|npx|bun)\Z",
     re.I,
 )
 

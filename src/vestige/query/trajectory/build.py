@@ -8,6 +8,9 @@ the contents that are new in each (fill.py). The work is linear in the recorded 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from vestige.providers.context_elements import strip_context
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text
 from vestige.query.trajectory.conversations import ConversationSplitter, MessageKey
@@ -232,14 +235,32 @@ def _find_root_task(evidence: Evidence, drafts: Drafts) -> Item | None:
 
 
 def _find_first_text(steps: list[Step]) -> Item | None:
-    """Return the first text of the user."""
+    """Return the first text of the user, without context that its program adds.
+
+    Some programs ask for a title first: then a later conversation begins with the same text.
+    """
+    first = next((step for step in steps if step.new_input), None)
+    found = _find_texts(first) if first is not None else []
+    if first is None or not found:
+        return None
     for step in steps:
-        for item in step.new_input:
-            if item.role == "user" and item.kind == "text" and item.text.strip():
-                return item
-        if step.new_input:
+        if step.conversation != first.conversation and step.new_input:
+            texts = [item.text for item in _find_texts(step)[:1]]
+            found = [item for item in found if item.text in texts] or found
             break
-    return None
+    item = found[0]
+    text = strip_context(item.text)
+    return replace(item, text=text) if text and text != item.text.strip() else item
+
+
+def _find_texts(step: Step) -> list[Item]:
+    """Return the new texts of the user, without those that are only context."""
+    texts = [
+        item
+        for item in step.new_input
+        if item.role == "user" and item.kind == "text" and item.text.strip()
+    ]
+    return [item for item in texts if strip_context(item.text)] or texts
 
 
 def _outermost(evidence: Evidence, drafts: Drafts) -> list[SpanInfo]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from vestige.providers.context_elements import strip_context
 from vestige.query.body_cache import BODY_READ_MAX
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.headline import extract_task
@@ -28,9 +29,10 @@ def find_task_text(evidence: Evidence) -> str:
         return extract_task(text)
     for call in evidence.model_calls[:1]:
         request = evidence.request(call) if _is_small(call) else None
-        for message in request.messages if request is not None else ():
-            if read_role(message.role) == "user" and message.text.strip():
-                return message.text
+        messages = request.messages if request is not None else []
+        texts = [each.text for each in messages if read_role(each.role) == "user"]
+        found = next(filter(None, map(strip_context, texts)), None)
+        return found or next((text for text in texts if text.strip()), "")
     return ""
 
 

@@ -1,0 +1,98 @@
+"""Tool calls of a Python program that no framework and no decorator records.
+
+A model call contains the results of the tools that the call before it requested. For each of them
+that has no tool span, one is recorded from the end of that call to the beginning of this one. It
+has the attribute `inferred`. Programs that are not Python have wire/inferred_tools.py.
+"""
+
+from __future__ import annotations
+
+from vestige.emit import tool_attribution
+from vestige.emit.emitter import Emitter, PreparedBody
+from vestige.emit.tool_attribution import RequestedCall
+from vestige.emit.tools import REASON
+from vestige.limits import BODY_INLINE_MAX
+from vestige.providers.models import Request, ToolResult
+from vestige.record.types import VERSION, Attributes, Link, SpanClose, SpanOpen
+from vestige.wire.outgoing_request import SpanContext
+
+_OWN_TOOLS = frozenset(["agent", "step", "tool", "handoff", "llm", "guardrail", "retriever"])
+"""Types of spans around a model call whose author records tools as well."""
+_ANCESTORS_MAX = 50
+_ERROR_MAX = 2_000
+
+
+def may_infer(context: SpanContext) -> bool:
+    """Return whether the tools of a model call are not recorded by what is around it."""
+    parent_id = context.parent_id
+    for _ in range(_ANCESTORS_MAX):
+        parent = context.emitter.open_spans.get(parent_id or "")
+        if parent is None:
+            return True
+        if parent.type in _OWN_TOOLS:
+            return False
+        parent_id = parent.parent_id
+    return False
+
+
+def record_tools(context: SpanContext, request: Request, began_ns: int) -> None:
+    """Record the tools whose results a request contains. `began_ns`: when it was sent."""
+    for message in request.messages:
+        for result in message.results:
+            call = tool_attribution.take_unrecorded(context.run_id, result.call_id or "")
+            if call is not None:
+                _record(context, call, result, began_ns)
+
+
+def _record(context: SpanContext, call: RequestedCall, result: ToolResult, ended_ns: int) -> None:
+    emitter = context.emitter
+    elapsed_ns = emitter.monotonic_ns() - ended_ns
+    duration_ns = max(ended_ns - call.ended_ns, 0)
+    closed_ns = emitter.now_ns() - elapsed_ns
+    attributes: Attributes = {"tool_name": call.name, "inferred": True}
+    if call.tool_call_id is not None:
+        attributes["tool_call_id"] = call.tool_call_id
+    span_id = emitter.span_id()
+    seq, end_seq = next(emitter.seq), next(emitter.seq)
+    body, info = _prepare(emitter, call.arguments, seq)
+    end_body, end_info = _prepare(emitter, result.text, end_seq)
+    error: Attributes = {}
+    if result.is_error:
+        error = {"error.type": "tool error", "error.message": result.text[:_ERROR_MAX]}
+    opened = SpanOpen(
+        VERSION,
+        emitter.writer,
+        seq,
+        closed_ns - duration_ns,
+        context.run_id,
+        span_id,
+        context.component,
+        "tool",
+        call.name,
+        call.parent_id,
+        None,
+        attributes,
+        [Link(call.span_id, None, REASON)],
+        body,
+        info,
+    )
+    closed = SpanClose(
+        VERSION,
+        emitter.writer,
+        end_seq,
+        closed_ns,
+        context.run_id,
+        span_id,
+        "error" if result.is_error else "ok",
+        duration_ns,
+        error,
+        end_body,
+        end_info,
+    )
+    emitter.send_both(opened, closed)
+
+
+def _prepare(emitter: Emitter, text: str | None, seq: int) -> PreparedBody:
+    if text is None or len(text) <= BODY_INLINE_MAX:
+        return text, None
+    return emitter.prepare_body(text, seq)
