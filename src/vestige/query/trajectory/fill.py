@@ -65,16 +65,23 @@ class StepFiller:
             for text in (action.result.text if action.result else None, action.error):
                 if text:
                     self._compare(action, text, step, family)
+        if step.error:  # the next request repeats it
+            self._seen.add(step.error, step.number, family)
 
     def _compare(self, action: Action, text: str, step: Step, family: int) -> None:
         result = action.result
         if result is not None and text is result.text:
-            shown = self._seen.find(text, family)
-            if shown and len(text) >= REPEAT_LENGTH:
-                result.repeats = [Repeat(0, len(text), shown)]
-            else:
-                result.repeats = self._seen.find_repeats(text)
+            self._set_repeats(result, family)
         self._seen.add(text, step.number, family)
+
+    def _set_repeats(self, result: Item, family: int) -> None:
+        """Mark the passages of a result that earlier steps show."""
+        text = result.text
+        shown = self._seen.find(text, family)
+        if shown and len(text) >= REPEAT_LENGTH:
+            result.repeats = [Repeat(0, len(text), shown)]
+        else:
+            result.repeats = self._seen.find_repeats(text)
 
     def _find_family(self, draft: Draft) -> int:
         """Return the family of a conversation; one that repeats parts of another one joins it."""
@@ -155,6 +162,7 @@ class StepFiller:
             pending.remove(action)
         if action.result is None and not action.error:
             action.result = item
+            self._set_repeats(item, family)
             if action.status == "unanswered":
                 action.status = "error" if item.is_error else "ok"
             self._seen.add(item.text, step.number, family)
