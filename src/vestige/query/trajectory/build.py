@@ -8,6 +8,7 @@ the contents that are new in each (fill.py). The work is linear in the recorded 
 
 from __future__ import annotations
 
+from vestige._runtime.gc_pause import pause_gc
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text
 from vestige.query.trajectory.conversations import ConversationSplitter, MessageKey
@@ -27,6 +28,11 @@ from vestige.record.run import SpanInfo
 
 def build_trajectory(evidence: Evidence) -> Trajectory:
     """Return the run as steps."""
+    with pause_gc():  # parsed requests are many objects without cycles
+        return _build(evidence)
+
+
+def _build(evidence: Evidence) -> Trajectory:
     drafts = Drafts(evidence)
     drafts.collect()
     if not evidence.of_type("llm"):

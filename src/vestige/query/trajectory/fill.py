@@ -40,6 +40,8 @@ class StepFiller:
         """Actions of each conversation whose results no request has repeated yet, in order."""
         self._requests: dict[int, list[int]] = {}
         """Message keys of the latest request of each conversation."""
+        self._shown_in: dict[int, int] = {}
+        """The step of each action, by the id of the object."""
         self._begun: set[int] = set()
         self._calls: dict[tuple[int, int], Action] = {}
         """Actions by the key of their arguments or code, by family."""
@@ -165,7 +167,7 @@ class StepFiller:
             self._set_repeats(item, family)
             if action.status == "unanswered":
                 action.status = "error" if item.is_error else "ok"
-            self._seen.add(item.text, step.number, family)
+            self._seen.add(item.text, self._shown_in.get(id(action), step.number), family)
             return True
         if self._seen.find(item.text, family) is not None:
             return True
@@ -220,6 +222,7 @@ class StepFiller:
         if step.actions:
             pending.clear()
         for action in step.actions:
+            self._shown_in[id(action)] = step.number
             if action.call_id:
                 self._actions[family, action.call_id] = action
             if action.arguments is not None:
