@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from vestige._runtime.gc_pause import pause_gc
 from vestige.providers.context_elements import strip_context
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text
@@ -30,6 +31,11 @@ from vestige.record.run import SpanInfo
 
 def build_trajectory(evidence: Evidence) -> Trajectory:
     """Return the run as steps."""
+    with pause_gc():  # parsed requests are many objects without cycles
+        return _build(evidence)
+
+
+def _build(evidence: Evidence) -> Trajectory:
     drafts = Drafts(evidence)
     drafts.collect()
     if not evidence.of_type("llm"):

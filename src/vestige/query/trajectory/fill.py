@@ -40,6 +40,8 @@ class StepFiller:
         """Actions of each conversation whose results no request has repeated yet, in order."""
         self._requests: dict[int, list[int]] = {}
         """Message keys of the latest request of each conversation."""
+        self._shown_in: dict[int, int] = {}
+        """The step of each action, by the id of the object."""
         self._begun: set[int] = set()
         self._calls: dict[tuple[int, int], Action] = {}
         """Actions by the key of their arguments or code, by family."""
@@ -65,16 +67,23 @@ class StepFiller:
             for text in (action.result.text if action.result else None, action.error):
                 if text:
                     self._compare(action, text, step, family)
+        if step.error:  # the next request repeats it
+            self._seen.add(step.error, step.number, family)
 
     def _compare(self, action: Action, text: str, step: Step, family: int) -> None:
         result = action.result
         if result is not None and text is result.text:
-            shown = self._seen.find(text, family)
-            if shown and len(text) >= REPEAT_LENGTH:
-                result.repeats = [Repeat(0, len(text), shown)]
-            else:
-                result.repeats = self._seen.find_repeats(text)
+            self._set_repeats(result, family)
         self._seen.add(text, step.number, family)
+
+    def _set_repeats(self, result: Item, family: int) -> None:
+        """Mark the passages of a result that earlier steps show."""
+        text = result.text
+        shown = self._seen.find(text, family)
+        if shown and len(text) >= REPEAT_LENGTH:
+            result.repeats = [Repeat(0, len(text), shown)]
+        else:
+            result.repeats = self._seen.find_repeats(text)
 
     def _find_family(self, draft: Draft) -> int:
         """Return the family of a conversation; one that repeats parts of another one joins it."""
@@ -155,9 +164,10 @@ class StepFiller:
             pending.remove(action)
         if action.result is None and not action.error:
             action.result = item
+            self._set_repeats(item, family)
             if action.status == "unanswered":
                 action.status = "error" if item.is_error else "ok"
-            self._seen.add(item.text, step.number, family)
+            self._seen.add(item.text, self._shown_in.get(id(action), step.number), family)
             return True
         if self._seen.find(item.text, family) is not None:
             return True
@@ -212,6 +222,7 @@ class StepFiller:
         if step.actions:
             pending.clear()
         for action in step.actions:
+            self._shown_in[id(action)] = step.number
             if action.call_id:
                 self._actions[family, action.call_id] = action
             if action.arguments is not None:

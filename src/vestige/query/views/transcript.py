@@ -36,7 +36,10 @@ from vestige.query.views.lines.page_limits import (
     FULL,
     LEVELS,
     Limits,
-    find_limits,
+    find_endings,
+    for_step,
+    get_page_level,
+    iter_levels,
 )
 from vestige.query.views.show import run_data
 from vestige.query.views.transcript_items import Item, Items
@@ -179,11 +182,11 @@ class TranscriptAnswer(CommandAnswer):
         blocks = self._blocks()
         if not blocks:
             return [*rows, (self._empty_hint(), "ok")]
-        limits = self._find_limits(blocks, budget)
         spent = _cost(rows)
         room = (
             budget - max(count_tokens(self._more(blocks[-1])), count_tokens(self._rest(10**6))) - 2
         )
+        limits = self._find_limits(blocks, budget, room - spent)
         folded: int | None = None
         for index, block in enumerate(blocks):
             lines = self._render_block(block, limits)
@@ -213,11 +216,24 @@ class TranscriptAnswer(CommandAnswer):
         blocks += [item for item in self.items if item.step is None]
         return blocks
 
-    def _find_limits(self, blocks: Sequence[Step | Item], budget: int) -> Limits:
+    def _find_limits(self, blocks: Sequence[Step | Item], budget: int, room: int) -> Limits:
+        """Return the most generous limits with which the page contains all steps."""
         if self.options.full:
             return FULL
         steps = [block for block in blocks if isinstance(block, Step)]
-        return find_limits(steps, len(blocks) - len(steps), budget)
+        for limits in iter_levels(steps, len(blocks) - len(steps), budget, self._endings):
+            left = room
+            for block in blocks:
+                left -= _cost(self._render_block(block, limits))
+                if left < 0:
+                    break
+            else:
+                return limits
+        return get_page_level(budget)
+
+    @cached_property
+    def _endings(self) -> frozenset[int]:
+        return find_endings(self.trajectory.steps)
 
     def _shorten_first(self, block: Step | Item, budget: int, rooms: tuple[int, int]) -> list[Line]:
         """Shorten the first step, which is longer than the page; the next page follows it."""
@@ -293,6 +309,8 @@ class TranscriptAnswer(CommandAnswer):
         return [*self._render_step(block, limits)]
 
     def _render_step(self, step: Step, limits: Limits) -> Iterator[Line]:
+        if limits is not FULL:
+            limits = for_step(step, limits, self._endings)
         indent = "  " * min(step.depth, DEPTH_SHOWN)
         style = "error" if step.error else "head ok"
         yield f"{indent}{self._step_line(step)}", style
@@ -310,7 +328,7 @@ class TranscriptAnswer(CommandAnswer):
         for content in step.answer:
             if content.kind != "tool_call":
                 yield from render_content(content, indent, limits)
-        errors = ErrorTexts()
+        errors = ErrorTexts(step.answer)
         has_steps = any(action.steps for action in step.actions)
         for action in step.actions:
             yield from render_action(action, indent, limits, errors, self._ids, has_steps=has_steps)

@@ -15,9 +15,10 @@ import msgspec
 from vestige.query import formatting
 from vestige.query.fold import Keep, fold_text
 from vestige.query.trajectory import Action, Item
-from vestige.query.trajectory.contents import strip_labels
+from vestige.query.trajectory.contents import SeenContents, strip_labels
 from vestige.query.trajectory.file_edits import FileEdit, find_edits
 from vestige.query.trajectory.headline import QUOTED_EMPTY
+from vestige.query.trajectory.model import Repeat
 from vestige.query.views.lines.page_limits import FULL, LOGS_SHOWN, Limits, get_limit
 from vestige.query.views.timeline import format_attributes, is_stamp
 from vestige.record.run import LogInfo
@@ -41,11 +42,14 @@ class ErrorTexts:
     """The errors of one step, each shown once.
 
     A failed tool's error is repeated in the error of the code that called it, and in the error of
-    the step.
+    the step. The error of a parser repeats the answer that it rejected.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answer: Sequence[Item] = ()) -> None:
         self._shown: list[str] = []
+        self._answer = SeenContents()
+        for item in answer:
+            self._answer.add_lines(item.text, 0)
 
     def add(self, text: str) -> None:
         self._shown.append(" ".join(text.split()))
@@ -57,7 +61,20 @@ class ErrorTexts:
         core = " ".join((tail or message).split())[:200]
         known = len(core) >= SAME_ERROR_MIN and any(core in shown for shown in self._shown)
         self.add(text)
-        return [formatting.single_line(message, 120)] if known else fold_text(text, limit)
+        if known:
+            return [formatting.single_line(message, 120)]
+        return fold_text(_drop_passages(text, self._answer.find_repeats(text)), limit)
+
+
+def _drop_passages(text: str, repeats: Sequence[Repeat]) -> str:
+    """Return an error without the passages of the answer, which is shown above it."""
+    parts: list[str] = []
+    at = 0
+    for repeat in repeats:
+        size = formatting.size(repeat.end - repeat.begin)
+        parts += [text[at : repeat.begin], f"[{size}: the answer above]"]
+        at = repeat.end
+    return "".join([*parts, text[at:]])
 
 
 def render_content(content: Item, indent: str, limits: Limits) -> Iterator[Line]:
