@@ -17,6 +17,8 @@ export interface Loaded {
 
 /** Live events come in bursts; one read serves all of them. */
 const QUIET_MS = 300;
+/** Spans of the first answer: a long run shows its first rows before the rest has come. */
+const FIRST_SPANS = 5_000;
 
 export function useRun(id: string): Loaded {
   const [run, setRun] = useState<RunModel | null>(null);
@@ -84,7 +86,8 @@ class Reader {
   private async page(): Promise<void> {
     this.pending = false;
     const before = this.known;
-    const data = await get<OutlineData>("outline", { id: this.id, after: before?.next });
+    const limit = before || exported ? null : FIRST_SPANS;
+    const data = await get<OutlineData>("outline", { id: this.id, after: before?.next, limit });
     if (this.gone) return;
     this.known = before ? before.and(data) : new RunModel(data);
     this.pending ||= data.more;

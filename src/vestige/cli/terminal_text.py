@@ -35,7 +35,7 @@ _COMPLETE: Final[dict[str, dict[str, str | bool]]] = {
 }
 """Styles of complete lines."""
 
-_ID: Final = r"(?:r\d+(?:\.s\d+)?|s\d+)"
+_ID: Final = r"(?:r\d+(?:\.s\d+)?|s\d+|g[0-9a-f]{6})"
 _HEAD: Final = re.compile(rf"(?P<dim>{_ID}) (?P<bold>.*?): (?P<outcome>\w+)(?= after|,|$)")
 _FIELDS: Final = re.compile(
     rf"""^(?P<id>\s*(?:{_ID}|·)(?=\s))

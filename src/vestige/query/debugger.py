@@ -20,7 +20,13 @@ import msgspec
 
 from vestige._runtime import clock
 from vestige.errors import NotFoundError, UsageError
-from vestige.limits import FILTER_MAX, LIST_MAX, SECONDS_MAX, TRANSCRIPT_ITEMS
+from vestige.limits import (
+    FILTER_MAX,
+    LIST_MAX,
+    OUTLINE_ROWS_MAX,
+    SECONDS_MAX,
+    TRANSCRIPT_ITEMS,
+)
 from vestige.query import formatting
 from vestige.query.answer import Answer
 from vestige.query.evidence import Evidence, open_run
@@ -365,14 +371,20 @@ class Debugger:
         links_to = self.store.links_to
         return find_case_causes(opened, report, links_to, self._open_run, self._examine)
 
-    def outline(self, id: str | None = None, *, after: str | None = None) -> Answer:
-        """Return a run as columns; with the cursor `after`, only new and changed rows."""
+    def outline(
+        self, id: str | None = None, *, after: str | None = None, limit: int = OUTLINE_ROWS_MAX
+    ) -> Answer:
+        """Return a run as columns; with the cursor `after`, only new and changed rows.
+
+        `limit` is the number of spans, and of log records; `next` of the answer continues.
+        """
         return self._lazy(
             "vestige.query.views.outline",
             "outline_answer",
             self.store,
             self.resolve(id, "run").run,
             after,
+            limit,
         )
 
     def transcript(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from vestige.errors import UsageError
-from vestige.limits import TRANSCRIPT_ITEMS_MAX
+from vestige.limits import OUTLINE_ROWS_MAX, TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.search.grep import parse_parts
@@ -358,6 +358,8 @@ TOOLS: tuple[Tool, ...] = (
         (
             _id(_RUN + _LATEST, required=False),
             Parameter("after", "string", "In JSON: only changes since this cursor."),
+            Parameter("limit", "integer", "In JSON: at most this many spans.", least=1,
+                      most=OUTLINE_ROWS_MAX),
         ),
     ),
     Tool(

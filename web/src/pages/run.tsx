@@ -97,7 +97,7 @@ interface ShownProps {
 function Shown({ run, paused, pause }: ShownProps) {
   const overview = useOverview(run);
   const steps = useStepIndex(overview.data);
-  const lineage = useLineage(run);
+  const lineage = useLineage(run, overview.data !== null);
   const title = overview.data?.title || run.run.name;
   useEffect(() => {
     document.title = `${oneLine(title, 60)} (${run.run.short_id}) · Vestige`;
@@ -199,7 +199,7 @@ function List({ shown, run, overview, steps, lineage }: ListProps) {
 /** The view of the URL; the tree where steps would take long. */
 function shownView(run: RunModel): View {
   const named = route.value.params.get("view");
-  return named === null && run.count > STEPS_SPANS_MAX ? "tree" : view.value;
+  return named === null && run.run.span_count > STEPS_SPANS_MAX ? "tree" : view.value;
 }
 
 function isEmpty(run: RunModel, name: View): boolean {
@@ -211,7 +211,7 @@ function isEmpty(run: RunModel, name: View): boolean {
 
 function noteOf(run: RunModel, name: View, steps: StepIndex): string {
   if (name === "steps") return count(steps.steps.length || null);
-  if (name === "tree") return count(run.count);
+  if (name === "tree") return count(Math.max(run.count, run.run.span_count));
   if (name === "logs") return count(run.logCount);
   return "";
 }

@@ -14,9 +14,12 @@ import "./lineage.css";
 export type Lineage = Answer<"lineage">;
 type Fork = Lineage["forks"][number];
 
-/** Null while it is loading, and in an export, which has one run only. */
-export function useLineage(run: RunModel): Lineage | null {
-  const params = exported ? null : { id: run.run.short_id };
+/**
+ * Null while it is loading, and in an export, which has one run only. It is read when the page is
+ * there: `isReady`.
+ */
+export function useLineage(run: RunModel, isReady: boolean): Lineage | null {
+  const params = exported || !isReady ? null : { id: run.run.short_id };
   return useAnswer<Lineage>("lineage", params, run.run.outcome).data;
 }
 
