@@ -22,6 +22,7 @@
     VESTIGE_OPENWOP_BUNDLE_BYTES  the maximum size of a bundle, e.g. 8MB
     VESTIGE_RETENTION_AGE         how long runs are kept, e.g. 7d
     VESTIGE_RETENTION_BODY_BYTES  how many bytes of bodies are kept, e.g. 256MB
+    VESTIGE_STORE       the address of a store on a server, e.g. clickhouse://db:8123/vestige
 
 In config.toml the names are lower case without the prefix: `level = "info"`. The prices of your own
 models can only be set there: `[prices."my-model"]` (`ModelPrice`).
@@ -36,7 +37,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vestige._runtime.structs import msgspec
 from vestige._runtime.syscalls import read_file
@@ -52,6 +53,9 @@ from vestige.limits import (
     SILENCE_S,
     SUM_MAX,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path  # 5 ms of imports: not with `import vestige`
 
 T = TypeVar("T")
 
@@ -97,6 +101,8 @@ class Settings(msgspec.Struct, frozen=True):
     openwop_bundle_bytes: int = OPENWOP_BUNDLE_MAX
     retention_age_s: float = RETENTION_AGE_S
     retention_body_bytes: int = RETENTION_BODY_BYTES
+    store: str = ""
+    """The address of a store on a server. Empty: the file store.db of the home."""
     prices: Mapping[str, ModelPrice] = {}
     """Prices by model name, which override the built-in price table."""
 
@@ -130,6 +136,7 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         openwop_bundle_bytes=read("openwop_bundle_bytes", _bundle_size, OPENWOP_BUNDLE_MAX),
         retention_age_s=read("retention_age", parse_duration, float(RETENTION_AGE_S)),
         retention_body_bytes=read("retention_body_bytes", parse_size, RETENTION_BODY_BYTES),
+        store=read("store", _address, ""),
         prices=source.prices(),
     )
     source.reject_unread()
@@ -139,6 +146,13 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
 def read_prices(home: Home) -> Mapping[str, ModelPrice]:
     """Return only the prices of config.toml. Raise SettingError for an invalid value."""
     return _Source(home, {}).prices()
+
+
+def find_store(home: Home) -> str | Path:
+    """Return where the store of a home is: an address if one is set, else its file."""
+    if os.path.islink(home.store):  # a file that was opened by its path
+        return home.store
+    return _Source(home, os.environ).read("store", _address, "") or home.store
 
 
 def find_home(root: str | os.PathLike[str] | Home | None) -> tuple[Home, Settings]:
@@ -198,6 +212,12 @@ def parse_size(text: str) -> int:
     if size > SUM_MAX:
         raise ValueError("expected a size below 4000000TB")
     return size
+
+
+def _address(text: str) -> str:
+    if text and not re.match(r"(?i)clickhouses?://[^/]", text):
+        raise ValueError("expected an address such as clickhouse://db:8123/vestige")
+    return text
 
 
 class _Source:

@@ -19,13 +19,27 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 _NOT_SETTINGS = frozenset(
-    (
-        "query", "database", "default_format", "session_id", "session_timeout", "query_id",
-        "client_protocol_version", "enable_http_compression", "compress", "decompress", "quota_key",
-        "wait_end_of_query", "send_progress_in_http_headers", "http_headers_progress_interval_ms",
-        "cancel_http_readonly_queries_on_client_close", "user", "password", "role",
-    )
-)  # fmt: skip
+    [
+        "query",
+        "database",
+        "default_format",
+        "session_id",
+        "session_timeout",
+        "query_id",
+        "client_protocol_version",
+        "enable_http_compression",
+        "compress",
+        "decompress",
+        "quota_key",
+        "wait_end_of_query",
+        "user",
+        "password",
+        "role",
+        "send_progress_in_http_headers",
+        "http_headers_progress_interval_ms",
+        "cancel_http_readonly_queries_on_client_close",
+    ]
+)
 _INSERT = re.compile(r"(?is)\s*(insert\s+into\s+.*?)\s+format\s+(\w+)\s*$")
 _FORMAT = re.compile(r"(?is)\s+format\s+(\w+)\s*;?\s*$")
 _PLAIN = re.compile(r"-?\d+(\.\d+)?")

@@ -29,12 +29,13 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[Store]:
     from vestige.collector.loop import catch_up
     from vestige.errors import NotFoundError
     from vestige.home import explain_missing
+    from vestige.settings import find_store
     from vestige.store.open import open_store
 
     if not home.root.is_dir():
         raise NotFoundError(explain_missing(home))
     catch_up(home)
-    with open_store(home.store, readonly=readonly) as store:
+    with open_store(find_store(home), readonly=readonly) as store:
         yield store
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from vestige._runtime import file_locks
 from vestige.collector.outbox import read_lost
@@ -11,7 +13,7 @@ from vestige.home import Home
 from vestige.record.health import Health
 from vestige.record.redaction.scan_engines import choose_engine
 from vestige.record.tenant import DEFAULT_TENANT
-from vestige.settings import read_settings
+from vestige.settings import find_store, read_settings
 from vestige.store.protocol import Store
 
 
@@ -45,7 +47,7 @@ def examine(home: Home, store: Store) -> Health:
     unsent_bytes = read_lost(home) if is_local else 0
     return Health(
         home="" if store.tenant is not None else str(home.root),  # hidden from tenants
-        store="" if store.tenant is not None else str(home.store),
+        store="" if store.tenant is not None else _format_location(find_store(home)),
         store_bytes=sizes.file_bytes,
         runs=sizes.runs,
         spans=sizes.spans,
@@ -68,8 +70,14 @@ def examine(home: Home, store: Store) -> Health:
         problems=[
             *_problems(dropped, missing, malformed, scanner, captures_dead, unsent_bytes),
             *(_permission_problems(home) if store.tenant is None else ()),
+            *store.find_problems(),
         ],
     )
+
+
+def _format_location(location: str | Path) -> str:
+    """Return where a store is, without user and password."""
+    return re.sub(r"//[^/@]*@", "//", str(location))
 
 
 def _permission_problems(home: Home) -> Iterator[str]:

@@ -34,7 +34,7 @@ from vestige.limits import (
     TICK_PAUSE_MAX_S,
     TICK_S,
 )
-from vestige.settings import read_settings
+from vestige.settings import find_store, read_settings
 from vestige.store.open import open_store
 from vestige.store.protocol import RetentionPolicy, Store
 
@@ -59,7 +59,7 @@ class Collector:
         OSError is raised at the end if a journal could not be read: the next tick tries again.
         """
         if not self.store.is_in_place():  # Journals would be deleted without being stored.
-            raise StoreError(f"{self.home.store}: was deleted or replaced. Start again.")
+            raise StoreError(f"{find_store(self.home)}: was deleted or replaced. Start again.")
         counts, failed = IngestCounts(), None
         try:
             counts = ingest_journals(self.home, self.store, on_journal)
@@ -133,7 +133,7 @@ def hold(home: Home) -> Iterator[Collector | None]:
             return read_spill(home, writer, seq, info)  # type: ignore[arg-type]  # a BodyInfo
 
         delete_dead_proxies(home)
-        with open_store(home.store, read_spill=spilled) as store:
+        with open_store(find_store(home), read_spill=spilled) as store:
             yield Collector(home, store)
     finally:
         os.close(fd)
@@ -203,7 +203,7 @@ def _sizes(home: Home) -> Mapping[tuple[str, int], int]:
 
 def _has_reached(home: Home, target: Mapping[tuple[str, int], int]) -> bool:
     try:
-        with open_store(home.store, readonly=True) as store:
+        with open_store(find_store(home), readonly=True) as store:
             positions = store.positions()
     except Exception:  # noqa: BLE001  # missing, or just being created
         return False

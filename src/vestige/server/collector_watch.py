@@ -15,6 +15,7 @@ from vestige.collector_process import CollectorProcess
 from vestige.errors import StoreError
 from vestige.home import Home
 from vestige.limits import RESTART_BACKOFF_S
+from vestige.settings import find_store
 from vestige.store.open import open_store
 
 
@@ -35,7 +36,7 @@ def prepare(home: Home) -> None:
 def _check_readable(home: Home, reason: str) -> None:
     """Raise StoreError if a store beside which nothing can be written cannot be read either."""
     try:
-        open_store(home.store, readonly=True).close()
+        open_store(find_store(home), readonly=True).close()
     except StoreError:
         raise StoreError(
             f"{home.root}: not writable ({reason}), so its store cannot be served."

@@ -14,6 +14,7 @@ from vestige.errors import StoreError
 from vestige.home import Home
 from vestige.limits import FINDINGS_WAITING_MAX
 from vestige.record.run import RunInfo
+from vestige.settings import find_store
 from vestige.store.open import open_store
 from vestige.store.protocol import CheckResult
 
@@ -49,7 +50,7 @@ class FindingsWriter:
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             try:
-                with open_store(self._home.store) as store:
+                with open_store(find_store(self._home)) as store:
                     store.store_findings(*item)
             except (StoreError, OSError):
                 continue  # a read-only or busy home

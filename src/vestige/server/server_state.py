@@ -41,6 +41,7 @@ from vestige.server.findings_writer import FindingsWriter
 from vestige.server.launch_file import LaunchCodes
 from vestige.server.metrics import Metrics
 from vestige.server.reader_pool import BusyError, KeyBusyError, Readers
+from vestige.settings import find_store
 from vestige.store.cancellation import on_cancel
 from vestige.store.open import open_store, read_change_marker
 
@@ -178,7 +179,7 @@ class Server:
             config_state = b" %d" % os.stat(self.home.config).st_mtime_ns
         except OSError:
             config_state = b""
-        return read_change_marker(self.home.store) + config_state
+        return read_change_marker(find_store(self.home)) + config_state
 
     def _debugger(self, tenant: str | None) -> Debugger:
         debuggers: dict[str | None, Debugger] | None
@@ -203,7 +204,7 @@ class Server:
     def _make_debugger(self, tenant: str | None) -> Debugger:
         from vestige.collector.health import examine
 
-        store = open_store(self.home.store, readonly=True, tenant=tenant)
+        store = open_store(find_store(self.home), readonly=True, tenant=tenant)
         store_findings = self._findings_writer.store_later
         return Debugger(store, keep=store_findings, health=lambda: examine(self.home, store), at="")
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from vestige.errors import UsageError
 
 if TYPE_CHECKING:
+    from vestige.store.clickhouse.operations import EngineStatus
     from vestige.store.interface.ingest import ReadSpill
     from vestige.store.interface.search import StoreSchema
     from vestige.store.protocol import Store
@@ -103,6 +104,35 @@ def describe_schema(location: Location | None = None) -> StoreSchema:
     if location is not None:
         _get_path(location)
     return describe()
+
+
+def make_server_store(
+    location: str, *, cluster: str = "", storage_policy: str = "", sharding_key: str = ""
+) -> tuple[int, int]:
+    """Make or upgrade a store on a server. Return its version before and after."""
+    from vestige.store.clickhouse import operations, schema
+
+    return operations.make_store(
+        location, schema.ClusterOptions(cluster, storage_policy, sharding_key)
+    )
+
+
+def render_server_schema(
+    location: str, *, cluster: str = "", storage_policy: str = "", sharding_key: str = ""
+) -> str:
+    """Return the statements that make a store on a server."""
+    from vestige.store.clickhouse.address import parse_address
+    from vestige.store.clickhouse.schema import ClusterOptions, render_ddl
+
+    options = ClusterOptions(cluster, storage_policy, sharding_key)
+    return ";\n".join(render_ddl(parse_address(location).database, options)) + ";"
+
+
+def read_server_status(location: str) -> EngineStatus:
+    """Return versions, sizes and problems of a store on a server."""
+    from vestige.store.clickhouse.operations import read_status
+
+    return read_status(location)
 
 
 def is_server_address(location: Location) -> bool:

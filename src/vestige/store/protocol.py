@@ -8,6 +8,7 @@ Elsewhere: the methods and their types, by question, in store/interface/.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -99,6 +100,9 @@ class Store(
 
     def is_current(self) -> bool:
         """Return whether later writes are visible and readable: False if it must be reopened."""
+
+    def find_problems(self) -> Sequence[str]:
+        """Return problems of the engine, such as too little space, for `vestige doctor`."""
 
     def interrupt(self) -> None:
         """Stop the query that runs now; any thread may call it."""

@@ -15,6 +15,7 @@ from vestige.errors import NotFoundError, UsageError
 from vestige.home import Home
 from vestige.limits import NOTE_MAX
 from vestige.record.note import Note
+from vestige.settings import find_store
 from vestige.store.open import open_store
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def add_note(
         event_id=event_id,
         author=author,
     )
-    with open_store(home.store) as store:
+    with open_store(find_store(home)) as store:
         store.add_note(note, debugger.store.tenant)
         stored = [each for each in store.notes(note.run_id) if each.id == note.id]
     if not stored:

@@ -28,6 +28,7 @@ from vestige.home import JOURNAL_SUFFIX, Home, explain_missing, get_home, is_def
 from vestige.limits import COPY_MAX
 from vestige.query.debugger import Debugger
 from vestige.query.formatting import single_line
+from vestige.settings import find_store
 from vestige.transfer.compressed_file import decompress, is_compressed
 from vestige.transfer.import_runs import find_format
 from vestige.transfer.temp_store import (
@@ -235,10 +236,10 @@ def _open_home(home: Home) -> Debugger:
         debugger.notice = f"{home.root}: cannot be written ({lag.reason}). Showing a copy."
         return debugger
 
-    store = open_store(home.store, readonly=True)
+    store = open_store(find_store(home), readonly=True)
     debugger = Debugger(
         store,
-        keep=partial(_store_findings, home.store),
+        keep=partial(_store_findings, find_store(home)),
         health=lambda: examine(home, store),
         at=at,
         elsewhere=_open_source,
@@ -283,19 +284,21 @@ def open_tenant(home: Home, tenant: str) -> Debugger:
     """
     from vestige.store.open import open_store
 
-    store = open_store(home.store, readonly=True, tenant=tenant)
-    return Debugger(store, keep=partial(_store_findings, home.store))
+    store = open_store(find_store(home), readonly=True, tenant=tenant)
+    return Debugger(store, keep=partial(_store_findings, find_store(home)))
 
 
-def _store_findings(path: Path, run: RunInfo, results: Sequence[CheckResult]) -> None:
+def _store_findings(location: str | Path, run: RunInfo, results: Sequence[CheckResult]) -> None:
     """Store findings over a separate connection. If that fails, they are computed again later."""
     from vestige.errors import StoreError
     from vestige.store.open import open_store
 
-    if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+    if isinstance(location, Path) and not (
+        os.access(location, os.W_OK) and os.access(location.parent, os.W_OK)
+    ):
         return
     try:
-        with open_store(path) as store:
+        with open_store(location) as store:
             store.store_findings(run, results)
     except (StoreError, OSError):
         return

@@ -72,5 +72,6 @@ def sql(
 def schema(table: str | None, home: Home, as_json: bool, budget: int | None) -> None:
     """Show the tables that `vestige sql` can query."""
     from vestige.query.search.sql_view import schema_answer
+    from vestige.settings import find_store
 
-    print_answer(schema_answer(table), as_json, budget)
+    print_answer(schema_answer(table, find_store(home)), as_json, budget)

@@ -20,13 +20,14 @@ COMMAND = "vestige import --discover --yes"
 
 def discover_and_import(home: Home, *, yes: bool) -> int:
     """List what is on this machine, ask, and import. Return the exit status."""
+    from vestige.settings import find_store
     from vestige.store.open import open_store
     from vestige.transfer.agent_homes import find_agent_homes
     from vestige.transfer.import_logs import discover_logs
 
     homes = find_agent_homes(os.environ)
-    if home.store.is_file():
-        with open_store(home.store, readonly=True) as store:
+    if not isinstance(location := find_store(home), Path) or location.is_file():
+        with open_store(location, readonly=True) as store:
             found = discover_logs(store, homes)
     else:
         found = discover_logs(None, homes)
@@ -41,7 +42,7 @@ def discover_and_import(home: Home, *, yes: bool) -> int:
     if not yes and not _confirm(new):
         return 0
     home.make()
-    with open_store(home.store) as store:
+    with open_store(find_store(home)) as store:
         return _import(store, found)
 
 

@@ -1,6 +1,6 @@
 """`vestige store`, `vestige server`, `vestige bundle`: commands grouped by what they work on.
 
-Each entry is also a command by itself (`vestige store prune` is `vestige prune`).
+Most entries are also commands by themselves (`vestige store prune` is `vestige prune`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import click
 from vestige.cli.main import Commands, shorten
 
 STORE: Final = {
-    "status": "vestige.cli.manage.collect:doctor",
+    "status": "vestige.cli.manage.store_engine:status",
+    "init": "vestige.cli.manage.store_engine:init",
+    "upgrade": "vestige.cli.manage.store_engine:upgrade",
     "collect": "vestige.cli.manage.collect:collect",
     "recover": "vestige.cli.manage.recover:recover",
     "prune": "vestige.cli.manage.prune:prune",
@@ -68,6 +70,7 @@ store = CommandGroup(
   vestige store status                where runs are stored, and whether any are missing
   vestige store prune --max-age 7d    delete runs older than a week
   vestige store recover               finalize runs of crashed processes
+  vestige store init --store clickhouse://db:8123/vestige    make a store on a server
 """,
 )
 server = CommandGroup(

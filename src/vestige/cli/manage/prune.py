@@ -69,9 +69,9 @@ def prune(
     if max_age is not None or max_body_bytes is not None:
         policy = RetentionPolicy(max_age, max_body_bytes)
     with opened(home, readonly=False) as store:
-        before = home.store.stat().st_size
+        before = store.sizes().file_bytes
         pruned = store.prune(policy, SYSTEM.now_ns(), dry_run)
-        after = home.store.stat().st_size
+        after = store.sizes().file_bytes
     verb = "would delete" if dry_run else "deleted"
     click.echo(
         f"{verb} {formatting.pluralize(pruned.runs, 'run')}"

@@ -153,12 +153,13 @@ def _recover_foreign(path: Path) -> None:
 
 def _finish_runs(home: Home) -> None:
     from vestige.cli.answers import opened
+    from vestige.settings import find_store
     from vestige.store.open import open_store
     from vestige.store.protocol import RunFilter
 
     before: set[str] = set()
-    if home.store.exists():
-        with open_store(home.store) as store:
+    if not isinstance(location := find_store(home), Path) or location.exists():
+        with open_store(location) as store:
             before = {run.id for run in store.list_runs(RunFilter(failed=True))}
     with opened(home) as store:
         finished = [

@@ -118,9 +118,10 @@ def _find_reason(home: Home, rules: WatchRules, run_id: str) -> str | None:
     """Return which rule the command of a run broke, or None."""
     from vestige._runtime import clock
     from vestige.query.watch.watcher import Watcher
+    from vestige.settings import find_store
     from vestige.store.open import open_store
 
-    with open_store(home.store, readonly=True) as store:
+    with open_store(find_store(home), readonly=True) as store:
         breach = Watcher(store, rules).check(run_id, clock.SYSTEM.now_ns())
     return None if breach is None else f"{breach.code}: {breach.message}"
 
@@ -151,10 +152,11 @@ def _end_line(home: Home, run_id: str, ok: bool) -> str:
 def _read_end_line(home: Home, run_id: str, at: str) -> str | None:
     from vestige.errors import VestigeError
     from vestige.query.views.run_summary_line import end_line
+    from vestige.settings import find_store
     from vestige.store.open import open_store
 
     try:
-        with open_store(home.store, readonly=True) as store:
+        with open_store(find_store(home), readonly=True) as store:
             return end_line(store, run_id, at)
     except VestigeError:  # no store yet, or unreadable: the next command reports it
         return None

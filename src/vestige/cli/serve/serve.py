@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
   vestige serve                                   on this machine, at the printed URL
   vestige serve --port 0                          on any free port
   vestige serve --otlp                            also on OpenTelemetry's ports 4318 and 4317
+  vestige serve --store clickhouse://db:8123/vestige    with the runs of a team
   vestige keys add ci --scope runs:read           create a key, then serve others:
   vestige serve --host 0.0.0.0 --cert server.pem --key server.key
 """,
@@ -48,6 +50,12 @@ if TYPE_CHECKING:
     metavar="HOST",
     help="Accept this Host header, e.g. behind a proxy. Repeatable.",
 )
+@click.option(
+    "--store",
+    "address",
+    metavar="ADDRESS",
+    help="Store runs on a server: clickhouse://HOST:8123/DATABASE (default: the setting `store`).",
+)
 @otlp_option
 @click.option("--no-collect", is_flag=True, help="Do not import journals.")
 @click.option(
@@ -62,6 +70,7 @@ def serve(
     key: Path | None,
     insecure: bool,
     names: tuple[str, ...],
+    address: str | None,
     otlp: OtlpPorts | None,
     no_collect: bool,
     no_log: bool,
@@ -74,6 +83,9 @@ def serve(
     the token. With keys, every client needs one. Journals are imported continuously.
     """
     from vestige.server.access_log import Log
+
+    if address is not None:
+        os.environ["VESTIGE_STORE"] = address  # also for the processes that ingest and collect
     from vestige.server.run_server import make_server
     from vestige.server.run_server import serve as serve_http
 

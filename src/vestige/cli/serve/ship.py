@@ -99,13 +99,14 @@ def ship(
 def _has_runs(home: Home) -> bool:
     """Return whether the local store has runs; False if it cannot be read."""
     from vestige.errors import VestigeError
+    from vestige.settings import find_store
     from vestige.store.open import open_store
     from vestige.store.protocol import RunFilter
 
-    if not home.store.is_file():
+    if isinstance(location := find_store(home), Path) and not location.is_file():
         return False
     try:
-        with open_store(home.store, readonly=True) as store:
+        with open_store(find_store(home), readonly=True) as store:
             return bool(store.list_runs(RunFilter(limit=1)))
     except (VestigeError, OSError):
         return False

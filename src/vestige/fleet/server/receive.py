@@ -32,6 +32,7 @@ from vestige.fleet.shipment import Shipment, open_shipment
 from vestige.home import Home
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import AnyRecord, BodyInfo
+from vestige.settings import find_store
 from vestige.store.open import open_store
 from vestige.store.protocol import Store
 
@@ -81,7 +82,7 @@ class Receiver:
 
     def _open_store(self) -> Store:
         self._home.make()
-        return open_store(self._home.store, read_spill=self._read_spill, synced=True)
+        return open_store(find_store(self._home), read_spill=self._read_spill, synced=True)
 
     def __enter__(self) -> Self:
         return self

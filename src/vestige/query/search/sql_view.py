@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from vestige.errors import NotFoundError
@@ -114,8 +115,9 @@ class SchemaAnswer(CommandAnswer):
         ]
 
 
-def schema_answer(table: str | None = None) -> SchemaAnswer:
-    schema = describe_schema()
+def schema_answer(table: str | None = None, location: str | Path | None = None) -> SchemaAnswer:
+    """Return the tables of a store, by default of the embedded one."""
+    schema = describe_schema(location)
     names = [each.name for each in schema.tables]
     if table is not None and table not in names:
         raise NotFoundError(

@@ -22,6 +22,7 @@ from vestige.record.codec import parse_lines
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord
 from vestige.recorder import Recorder
+from vestige.settings import find_store
 from vestige.store.open import open_store
 
 Inputs = dict[str, Any]
@@ -81,7 +82,7 @@ def start(home: Home, tenant: str | None, workflow: WorkflowRequest) -> tuple[st
         temporary = Home(Path(folder))
         run_id, root = _record(temporary, workflow)
         records = [record for record in _read_records(temporary) if record.run_id == run_id]
-    with open_store(home.store) as store:
+    with open_store(find_store(home)) as store:
         store.append(records, tenant=tenant or DEFAULT_TENANT)
         for writer in {record.writer for record in records}:
             store.end_writer(writer, "exit 0")

@@ -43,7 +43,7 @@ from vestige.server.openwop import request_parsing as requests
 from vestige.server.openwop.demo_workflows import WORKFLOWS, WorkflowRequest, start
 from vestige.server.responses import NO_STORE, ApiError, compress, encode
 from vestige.server.server_state import Server
-from vestige.settings import read_settings
+from vestige.settings import find_store, read_settings
 from vestige.store.open import open_store
 from vestige.store.protocol import RunFilter
 from vestige.transfer import load_run_to_write, read_hash_key
@@ -288,7 +288,7 @@ def _annotate(host: Host) -> Handler:
                 note = msgspec.structs.replace(note, span_id=span_id)
             if note.event_id is not None and not story.has_event(note.event_id):
                 raise ApiError(400, "validation_error", "target.eventId: not in this run.")
-        with open_store(host.server.home.store) as store:
+        with open_store(find_store(host.server.home)) as store:
             store.add_note(note, caller.tenant)
         with host.open_story(caller, note.run_id) as story:
             return story.annotation(note.id)

@@ -8,14 +8,17 @@ write, writer.py; that read, reader.py; code outside store/ opens a store with s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Self
 
+from vestige._runtime import clock
 from vestige.errors import StoreError, UsageError
 from vestige.record.tenant import is_tenant
 from vestige.record.types import BodyInfo
 from vestige.store.clickhouse import schema
 from vestige.store.clickhouse.address import Address
 from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.operations import read_problems
 from vestige.store.clickhouse.reader import ClickHouseReader
 from vestige.store.clickhouse.writer import ClickHouseWriter
 from vestige.store.interface.ingest import ReadSpill
@@ -28,8 +31,14 @@ def no_spill(writer: str, seq: int, info: BodyInfo) -> bytes | None:
     return None
 
 
+CHECK_INTERVAL_S: Final = 5.0
+"""The time for which the version of a store is taken for unchanged."""
+
+
 class ClickHouseStore(ClickHouseReader, ClickHouseWriter):
     """A store in a ClickHouse database."""
+
+    _checked = 0.0
 
     @classmethod
     def open(
@@ -53,10 +62,18 @@ class ClickHouseStore(ClickHouseReader, ClickHouseWriter):
         return cls(client, tenant, readonly, read_spill)
 
     def is_current(self) -> bool:
+        now = clock.monotonic()
+        if now - self._checked < CHECK_INTERVAL_S:
+            return True
         try:
-            return schema.read_version(self._client) == schema.VERSION
+            is_current = schema.read_version(self._client) == schema.VERSION
         except StoreError:
             return False
+        self._checked = now
+        return is_current
+
+    def find_problems(self) -> Sequence[str]:
+        return () if self.tenant is not None else read_problems(self._client)
 
     def interrupt(self) -> None:
         """Do nothing: a query ends at its time limit."""

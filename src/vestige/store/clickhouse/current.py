@@ -76,7 +76,8 @@ class View(msgspec.Struct, frozen=True):
         """
         key = _KEYS[table]
         return (
-            f"(SELECT * FROM (SELECT * FROM {self.prefix}{table} WHERE {self.visible(table)} AND ({where})"
+            f"(SELECT * FROM (SELECT * FROM {self.prefix}{table}"
+            f" WHERE {self.visible(table)} AND ({where})"
             f" ORDER BY {key}, commit DESC LIMIT 1 BY {key}) WHERE deleted = 0)"
         )
 

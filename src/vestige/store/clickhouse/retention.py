@@ -69,11 +69,11 @@ def _find_unused(staging: Staging, runs: Sequence[int]) -> list[Sequence[Any]]:
         return []
     view = staging.view
     deleted = f"run IN ({', '.join(map(str, runs))})"
-    kept = f"NOT ({deleted}) AND run IN (SELECT id FROM {view.current('runs')})"
+    remaining = f"NOT ({deleted}) AND run IN (SELECT id FROM {view.current('runs')})"
     sql = (
         f"SELECT id, tenant, hex(hash), size_bytes, first_ns, week"
         f" FROM {view.current('bodies')} WHERE evicted_ns IS NULL"
-        f" AND id IN ({_references(view, deleted)}) AND id NOT IN ({_references(view, kept)})"
+        f" AND id IN ({_references(view, deleted)}) AND id NOT IN ({_references(view, remaining)})"
     )
     return list(staging.query(sql))
 

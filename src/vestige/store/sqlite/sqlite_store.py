@@ -14,6 +14,7 @@ store with store/open.py.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -87,6 +88,9 @@ class SqliteStore(SqliteReader, SqliteWriter):
             return self.is_in_place() and schema.version(self._connection) == schema.VERSION
         except sqlite3.Error:
             return False
+
+    def find_problems(self) -> Sequence[str]:
+        return ()
 
     def interrupt(self) -> None:
         self._connection.interrupt()

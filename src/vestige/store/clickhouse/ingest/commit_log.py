@@ -10,7 +10,8 @@ commit lists the attempt as dead. If another server was first, CommitConflictErr
 the caller repeats its work on the new state.
 
 The one hard fact: step 2 needs the second look. An attempt is registered before its commit can
-exist, so whoever reads a commit and then its attempts knows all that failed.
+exist, so a reader of a commit and then of its attempts
+knows all that failed.
 """
 
 from __future__ import annotations

@@ -153,7 +153,8 @@ _HIGHEST: Final[Mapping[str, str]] = {
     "closes": "SELECT seq FROM sqlite_sequence WHERE name = 'closes'",
     "writers": "SELECT max(id) FROM writers",
     "spans": "SELECT max(id) FROM spans",
-    "logs": "SELECT max(m) FROM (SELECT max(id) m FROM logs UNION SELECT max(id) FROM deleted_logs)",
+    "logs": "SELECT max(m) FROM"
+    " (SELECT max(id) m FROM logs UNION SELECT max(id) FROM deleted_logs)",
     "links": "SELECT max(rowid) FROM links",
     "bodies": "SELECT max(id) FROM new_bodies",
 }

@@ -37,13 +37,13 @@ def read_body(client: Client, view: View, body_id: int, start: int, end: int | N
 
 def read_bodies(client: Client, view: View, body_ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
     """Yield complete bodies in the order of their ids, in queries of bounded size."""
-    wanted = sorted({each for each in body_ids if 0 < each < 2**63})
-    for at in range(0, len(wanted), _IDS_PER_QUERY):
+    ids = sorted({each for each in body_ids if 0 < each < 2**63})
+    for at in range(0, len(ids), _IDS_PER_QUERY):
         source = view.current("bodies", "id IN {ids:Array(Int64)}")
         sizes = client.query(
             f"SELECT id, size_bytes FROM {source} WHERE evicted_ns IS NULL ORDER BY id",
             **view.parameters(),
-            ids=wanted[at : at + _IDS_PER_QUERY],
+            ids=ids[at : at + _IDS_PER_QUERY],
         )
         group: list[int] = []
         total = 0

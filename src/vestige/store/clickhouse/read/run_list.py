@@ -187,7 +187,10 @@ def is_worth_showing(view: View) -> str:
     """Return the condition for runs of a process: they have content, or an outcome of their own."""
     runs = view.current("runs")
     process_runs = f"SELECT process_run, outcome FROM {runs} WHERE process_run IS NOT NULL"
-    has_same = f"(r.run_id, r.outcome) IN (SELECT assumeNotNull(process_run), outcome FROM ({process_runs}))"
+    has_same = (
+        "(r.run_id, r.outcome) IN"
+        f" (SELECT assumeNotNull(process_run), outcome FROM ({process_runs}))"
+    )
     has_any = f"r.run_id IN (SELECT assumeNotNull(process_run) FROM ({process_runs}))"
     own = (
         f"r.id IN (SELECT run FROM spans WHERE {view.visible('spans')}"
@@ -195,7 +198,8 @@ def is_worth_showing(view: View) -> str:
         f" {runs} WHERE component = 'vestige'))"
     )
     return (
-        f"NOT (r.implicit = 1 AND r.own_count = 0 AND (r.outcome IN ('ok', 'running') OR {has_same})"
+        "NOT (r.implicit = 1 AND r.own_count = 0"
+        f" AND (r.outcome IN ('ok', 'running') OR {has_same})"
         f" OR coalesce(r.component, '') = 'vestige' AND (r.outcome IN ('ok', 'running')"
         f" AND {has_any} OR {has_same}) AND NOT {own})"
     )

@@ -166,7 +166,10 @@ def find_previous_span(
     client: Client, view: View, run_id: str, type: str, name: str
 ) -> tuple[str, str] | None:
     runs, one = view.current("runs"), view.current("runs", "run_id = {run_id:String}")
-    same = f"run IN (SELECT id FROM {runs} WHERE conversation_id IN (SELECT conversation_id FROM {one}))"
+    same = (
+        f"run IN (SELECT id FROM {runs} WHERE conversation_id IN"
+        f" (SELECT conversation_id FROM {one}))"
+    )
     rows = client.query(
         _SPAN_BEFORE.format(runs=runs, one=one, spans=view.current("spans", same)),
         **view.parameters(),

@@ -43,8 +43,8 @@ _FUNCTIONS = """
     globalIn greater greaterOrEquals greatest groupArray groupUniqArray has hasToken hex identity if
     ifNull ilike in indexOf intDiv isNotNull isNull JSONExtractArrayRaw JSONExtractBool
     JSONExtractFloat JSONExtractInt JSONExtractKeys JSONExtractRaw JSONExtractString JSONExtractUInt
-    JSONHas JSONLength JSONType lag lagInFrame lambda last_value lead leadInFrame least left leftUTF8
-    length lengthUTF8 less lessOrEquals like log log10 log2 lower lowerUTF8 match max maxIf median
+    JSONHas JSONLength JSONType lag lagInFrame lambda last_value lead leadInFrame least left
+    leftUTF8 length lengthUTF8 less lessOrEquals like log log10 log2 lower lowerUTF8 match max maxIf median
     min minIf minus modulo multiIf multiply multiSearchAny negate not notEmpty notEquals notILike
     notIn notLike now nullIf or plus position positionCaseInsensitive pow quantile quantileExact
     quantileIf quantileTDigest quantiles rank replaceAll replaceOne replaceRegexpAll right round

@@ -1,0 +1,165 @@
+"""Commits to ClickHouse: all rows or none, once, after any crash and with many servers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.clickhouse import ClickHouseServer
+from support.stored_runs import make_run, run_id_of, writer_of
+from vestige.errors import StoreError
+from vestige.store.clickhouse.client import Client
+from vestige.store.open import open_store
+from vestige.store.protocol import Position, RunFilter, Store
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def address(clickhouse_server: ClickHouseServer) -> Any:
+    made = clickhouse_server.make_store()
+    yield made
+    clickhouse_server.release_store(made)
+
+
+class Cut(Exception):
+    """The process ends here."""
+
+
+def cut_after(monkeypatch: pytest.MonkeyPatch, inserts: int) -> None:
+    """Let a process die after some inserts, before the next one."""
+    insert, left = Client.insert, [inserts]
+
+    def insert_or_die(self: Client, *args: Any, **kwargs: Any) -> None:
+        if not left[0]:
+            raise Cut
+        left[0] -= 1
+        insert(self, *args, **kwargs)
+
+    monkeypatch.setattr(Client, "insert", insert_or_die)
+
+
+def as_plain(store: Store, number: int) -> tuple[Any, ...]:
+    run = store.load_run(run_id_of(number))
+    bodies = [store.read_body(each.id) for span in run.spans for each in (span.input,) if each]
+    return (
+        run.info.span_count,
+        run.info.log_count,
+        [(span.id, span.status) for span in run.spans],
+        [log.message for log in run.logs],
+        len(run.links),
+        bodies,
+    )
+
+
+def test_a_writer_that_dies_at_any_insert_leaves_nothing_and_loses_nothing(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(address) as store:
+        store.append(make_run(1))
+        expected = as_plain(store, 1)
+        for inserts in range(9):  # one of the attempt, seven of rows, one of the commit
+            number = inserts + 2
+            with monkeypatch.context() as patch, pytest.raises(Cut):
+                cut_after(patch, inserts)
+                store.append(make_run(number), Position(writer_of(number), 1, 10))
+            assert not store.has_run(run_id_of(number))
+            assert store.append(make_run(number), Position(writer_of(number), 1, 10)) == 7
+            assert store.append(make_run(number)) == 0
+            found = as_plain(store, number)
+            assert found[0] == expected[0] and len(found[2]) == len(expected[2])
+            assert (found[1], found[4], found[5]) == (expected[1], expected[4], expected[5])
+        assert store.sizes().spans == 30
+        (total,) = store.sum_rollups("tool", None)
+        assert total.count == 10
+        assert len(store.list_runs(RunFilter())) == 10
+
+
+def test_many_servers_write_at_once_and_each_record_is_stored_once(address: str) -> None:
+    """Two servers receive the same records, as after a request that was repeated."""
+
+    def write(numbers: range) -> None:
+        with open_store(address) as store:
+            for number in numbers:
+                store.append(make_run(number))
+
+    threads = [
+        threading.Thread(target=write, args=(range(first, first + 6),)) for first in (1, 4, 1)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open_store(address, readonly=True) as store:
+        assert sorted(store.run_ids()) == [run_id_of(number) for number in range(1, 10)]
+        assert [as_plain(store, number)[0] for number in range(1, 10)] == [3] * 9
+        assert {run.short_id for run in store.list_runs(RunFilter())} == {
+            f"r{number}" for number in range(1, 10)
+        }
+        (total,) = store.sum_rollups("tool", None)
+        assert total.count == 9
+
+
+def test_a_killed_server_keeps_every_commit_that_it_acknowledged(tmp_path: Path) -> None:
+    pytest.importorskip("chdb")
+    server = ClickHouseServer(tmp_path / "data")
+    try:
+        address = server.make_store()
+        acknowledged = 0
+        for number in range(1, 4):
+            with open_store(address) as store:
+                store.append(make_run(number))
+                acknowledged += 1
+            server.kill()
+            with pytest.raises(StoreError), open_store(address) as store:
+                store.append(make_run(99))
+            server.start()
+        with open_store(address) as store:
+            assert len(store.run_ids()) == acknowledged
+            assert [store.append(make_run(number)) for number in range(1, 5)] == [0, 0, 0, 7]
+    finally:
+        server.kill()
+
+
+_WRITE = """
+import sys
+sys.path.insert(0, {tests!r})
+from support.stored_runs import make_run
+from vestige.store.open import open_store
+with open_store({address!r}) as store:
+    for number in range(int(sys.argv[1]), 1000):
+        store.append(make_run(number))
+        print(number, flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_has_lost_no_record_that_it_acknowledged(address: str) -> None:
+    tests = str(Path(__file__).parents[2])
+    script = textwrap.dedent(_WRITE).format(tests=tests, address=address)
+    last = 0
+    for kill_after in (1, 2, 3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(last + 1)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        for _ in range(kill_after):
+            last = int(child.stdout.readline())
+        child.kill()
+        # A commit may have been made and not yet acknowledged.
+        acknowledged = [int(line) for line in child.stdout.read().split()]
+        child.wait()
+        last = max([last, *acknowledged])
+        with open_store(address) as store:
+            assert store.has_run(run_id_of(last))
+            store.append(make_run(last + 1))
+    with open_store(address, readonly=True) as store:
+        runs = store.list_runs(RunFilter())
+        assert [run.span_count for run in runs] == [3] * len(runs)
+        (total,) = store.sum_rollups("tool", None)
+        assert total.count == len(runs)
