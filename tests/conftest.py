@@ -68,6 +68,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("slow")
 
 
+def pytest_collection_finish() -> None:
+    """Forget the redactors of test modules: each would search every text that is truncated."""
+    vestige.record.coercion._finders.clear()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """What a module's tests share is made in one worker, not in each; all other tests go anywhere."""

@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def try_wheel(wheel: Path, folder: Path) -> None:
-    """Install the wheel without the source tree in sight, and call every console script."""
+    """Install the wheel in a fresh environment, call every console script, and record a run."""
     venv.create(folder / "env", with_pip=True)
     programs = folder / "env" / "bin"
     run(str(programs / "pip"), "install", "-q", str(wheel))
@@ -42,7 +42,11 @@ def try_wheel(wheel: Path, folder: Path) -> None:
     for script in project["scripts"]:
         run(str(programs / script), "--version", cwd=folder)
         run(str(programs / script), "--help", cwd=folder, quiet=True)
-    run(str(programs / "vestige"), "list", "--home", str(folder / "home"), cwd=folder)
+    vestige, home = str(programs / "vestige"), ("--home", str(folder / "home"))
+    run(
+        vestige, "run", *home, "--", str(programs / "python"), "-c", "print('recorded')", cwd=folder
+    )
+    run(vestige, "list", *home, cwd=folder)
 
 
 def run(*command: str, cwd: Path = ROOT, quiet: bool = False) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import vestige
+from vestige.query.debugger import Debugger
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -49,6 +50,14 @@ def test_commands_and_entry_points_are_found_by_their_names() -> None:
     assert entry_points(group="vestige.checks") is not None
     checks = (ROOT / "src/vestige/query/checks/__init__.py").read_text(encoding="utf-8")
     assert 'entry_points(group="vestige.checks")' in checks
+
+
+def test_every_method_of_the_debugger_is_in_the_python_reference() -> None:
+    """The reference shows methods that have a docstring."""
+    methods = [name for name in dir(Debugger) if not name.startswith("_")]
+
+    assert "::: vestige.query.debugger.Debugger" in (ROOT / "docs/reference/python.md").read_text()
+    assert [name for name in methods if not getattr(Debugger, name).__doc__] == []
 
 
 def test_the_version_is_that_of_the_newest_release_in_the_changelog() -> None:

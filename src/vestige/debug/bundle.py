@@ -1,4 +1,4 @@
-"""DebugBundle: one run's evidence as an object, to look into and to hand on as one file.
+"""DebugBundle: the evidence of one run, as an object and as one file.
 
     bundle = DebugBundle.load("debug/abc123.wink")
     for snapshot in bundle.snapshots: ...
@@ -6,11 +6,10 @@
     bundle.read_file("workspace/.env")
     bundle.export("elsewhere/")
 
-The one hard fact: the content of a bundle never changes, whether it was loaded or made by a
-builder, and threads may share it. It is read when it is asked for. The fields are those of a plain
-dataclass: one that is set is what `export` writes.
+The content of a bundle never changes, and threads may share it. Parts are read when they are
+accessed. The fields are those of a plain dataclass: `export` writes the values that are set.
 
-Elsewhere: what is in the file and what is checked when it is read, in formats/wink/.
+Elsewhere: formats/wink/ describes the file and its validation.
 """
 
 from __future__ import annotations

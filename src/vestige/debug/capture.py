@@ -5,7 +5,7 @@ Snapshots are taken at the five points of the lifecycle: entry, `PromptRendered`
 class there, so the classes are looked up by name in the dispatcher's own package: another library's
 session is watched without importing that library.
 
-Nothing here raises into the program. What fails is counted, and the count is in the spool.
+Nothing here raises into the program. Failures are counted in the spool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts about a capture: its owner, how it ended, and what it left out.
+"""Facts about a capture: its owner, its end, and the parts that were left out.
 
 Written by capture.py as bodies and log records of the spool, read back by debug/spool_index.py.
 """

@@ -1,4 +1,4 @@
-"""Filesystem: what an agent works on, behind a small protocol; in memory, or a directory.
+"""Filesystem: a small protocol for the files of an agent, in memory or in a directory.
 
     fs = MemoryFilesystem({"notes.md": b"# Plan"})
     fs = DirectoryFilesystem("./workspace")

@@ -1,11 +1,10 @@
-"""Make bundles of what dead processes captured.
+"""Make bundles of the captures of dead processes.
 
     for made in recover_spools(home): print(made)
 
-A spool whose lock is free belongs to nobody alive. What it holds, up to the kill, becomes a bundle;
-one that was finalized but never exported becomes the bundle that it would have been. The spool goes
-only once the bundle is whole under its name. Two that recover at once do not get in each
-other's way: who has the lock, does it.
+A spool whose lock is free belongs to a dead process. Its contents up to the kill become a bundle; a
+spool that was finalized but not exported becomes its complete bundle. The spool is deleted when the
+bundle is complete under its final name. Only the holder of the lock recovers a spool.
 """
 
 from __future__ import annotations

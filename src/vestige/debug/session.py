@@ -10,9 +10,9 @@
     session.dispatch(AddStep("search"))
     line = session.snapshot(include_all=True).to_json()
 
-A slice holds items of one class, in order. Its policy says what it is: `state` is what the
-execution knows and can be rolled back to a snapshot; `log` is what happened and stays. The three
-events of dispatcher.py land in log slices by themselves, if they carry this session's id, or none.
+A slice contains items of one class, in order. A slice with the policy `state` can be rolled back to
+a snapshot; one with `log` is never rolled back. The three events of dispatcher.py are added to log
+slices automatically, if they have this session's id, or none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Snapshots, put together again from their recipes.
+"""Rebuild snapshots from their recipes.
 
-One is made when its turn comes, from the items that its recipe names: memory holds one at a time,
-and the items used last. A recipe that refers to what is not there gives a snapshot that says so.
+Each is built on demand from the items that its recipe names. One snapshot and the recently used
+items are in memory. A recipe with missing items yields a snapshot that reports the gap.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""A capture as records: what is written into the spool, and in which form.
+"""Write a capture into the spool as records.
 
-    run        opened when the capture begins; its body says whose it is. Closed by `finalize`.
+    run        opened when the capture begins; its body names the owner. Closed by `finalize`.
     snapshot   a span; its output body is a recipe. The items of its slices are log records
                inside it, each written once, when it is first seen.
     file       a span, with the hash of the bytes in bodies/
 
-A snapshot per tool call repeats all that was there before, so writing each in full would be
-quadratic. An item that was written before is a number, and a recipe says only how its lists
-differ from the same session's last one. debug/snapshot_rebuild.py puts the text together again.
+A snapshot per tool call repeats all earlier items, so writing each in full would be quadratic. An
+item that was already written is a number, and a recipe has only the differences to the previous
+snapshot of the session. debug/snapshot_rebuild.py rebuilds the text.
 """
 
 from __future__ import annotations

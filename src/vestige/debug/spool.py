@@ -5,13 +5,12 @@
       journal/<writer>...    the capture as records: snapshots, their items, files, how it ended
       journal/logs-<writer>  the program's log lines; old generations go when logs are rotated
       bodies/                captured files, by the hash of their bytes; long items
-      exported               where the bundle was written to, once it was
+      exported               the path of the bundle, when it has been written
 
-What was captured before a kill is in the journal, as with any recorder. A spool whose lock is free
-was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
+Everything captured before a kill is in the journal, as with any recorder. A spool whose lock is
+free was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
 
-Elsewhere: what is written as which record in debug/snapshot_writer.py, read back in
-debug/spool_index.py.
+Elsewhere: debug/snapshot_writer.py writes the records, debug/spool_index.py reads them.
 """
 
 from __future__ import annotations

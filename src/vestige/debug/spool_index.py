@@ -1,9 +1,9 @@
-"""The index of a spool: what its journal holds, and where.
+"""The index of a spool: the entries of its journal and their offsets.
 
     index = read_index(home)            # one pass; a few dozen bytes an entry
     record = read_record(index.recipes[3])
 
-What a kill or a full disk left out is missing here, and nothing else.
+Only entries that a kill or a full disk prevented are missing.
 """
 
 from __future__ import annotations

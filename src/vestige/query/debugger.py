@@ -126,6 +126,7 @@ class Debugger:
     # --- ids --------------------------------------------------------------------------------
 
     def resolve(self, id: str | None, want: Want = "any") -> Target:
+        """Find the run or span of an id of any kind. None is the last run."""
         return resolve(self.store, id, want)
 
     def _open_run(self, run_id: str) -> Evidence:
@@ -544,6 +545,7 @@ class Debugger:
         return self._placed(sql_answer(self.store, query, after))
 
     def schema(self, table: str | None = None) -> SchemaAnswer:
+        """Return the tables that `sql` can read, or the columns of one."""
         return self._placed(schema_answer(table))
 
     # --- between runs -----------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Artifact bundles: the evidence that a test suite leaves, as a directory that a machine can trust.
+"""Artifact bundles: the verified evidence of a test suite, as a directory.
 
 A bundle is `<root>/<suite>/<timestamp>/` with a `bundle.json` that lists every file and its hash.
-A suite is a run here, a case a span of type `test` in it; what a killed suite left reads as
-an interrupted run.
+A suite becomes a run, a case a span of type `test`. The files of a killed suite are read as an
+interrupted run.
 
 Elsewhere: the rules in rules.py; the layout in formats/artifacts/constants.py; the typed files in
 formats/artifacts/file_structs.py.

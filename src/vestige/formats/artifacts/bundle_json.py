@@ -1,7 +1,7 @@
-"""`bundle.json`: its own shape, and what it says about the other files.
+"""Check `bundle.json` and compare it with the other files.
 
-A bundle.json that is partly wrong still says something: what can be used is used, so that
-all findings of a bundle are reported at once. Only another major is another contract.
+The valid parts of a partly wrong bundle.json are used, so that all problems of a bundle are
+reported at once. Another major version is a different format.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     <root>/<suite>/<timestamp>/bundle.json, summary.json, trace/events.jsonl, ...
 
-Tables, and the few pure questions about a path that the validator, the reader and the writer ask
-alike: is it a log, a screenshot, what kind is it, may it be joined to a bundle root.
+Tables, and pure functions about paths that validator, reader and writer share: whether a path is a
+log or a screenshot, its kind, and whether it is safe inside a bundle.
 """
 
 from __future__ import annotations

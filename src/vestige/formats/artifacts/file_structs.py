@@ -1,18 +1,17 @@
-"""The typed files of an artifact bundle, each as a struct: what a validator requires, and no more.
+"""Structs of the typed files of an artifact bundle, with the fields that a validator requires.
 
     bundle = msgspec.json.decode(data, type=Bundle)      # or a ValidationError that names one place
     msgspec.json.encode(Summary(...))
 
-Required fields come first; what follows is what later eras or our own writer add, and is optional.
-Keys that a struct does not have are allowed everywhere: a minor version may add them.
+Required fields come first. The optional fields after them are added by later eras or by the writer
+of Vestige. Unknown keys are allowed everywhere: a minor version may add them.
 
-The one hard fact: decoding is strict as JSON is (`true` and `1.0` are not ints, NaN is not JSON),
-but it stops at the first fault. All faults at once: formats/artifacts/json_files/schema_check.py,
-which walks the JSON Schema that is made from these structs
-(formats/artifacts/json_files/json_schemas.py).
+Decoding is strict (`true` and `1.0` are not ints, NaN is not JSON), but stops at the first fault.
+formats/artifacts/json_files/schema_check.py finds all faults, with the JSON Schema that is
+generated from these structs (formats/artifacts/json_files/json_schemas.py).
 
-Elsewhere: which path has which type, and what `bundle.json` must refer to, in
-formats/artifacts/constants.py.
+Elsewhere: formats/artifacts/constants.py maps paths to types and lists the references that
+`bundle.json` must have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write a stored run as a bundle: its `test` spans are the cases, its `file` spans the artifacts.
 
-A run without test spans is refused: it is not a suite. The typed files are written from the
-run; what an imported bundle had beside them comes along.
+A run without test spans is refused: it is not a suite. The typed files are written from the run;
+further files of an imported bundle are copied.
 """
 
 from __future__ import annotations

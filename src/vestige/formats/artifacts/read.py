@@ -1,12 +1,11 @@
-"""The files of a bundle, from a directory or from a zip: each once, in order, read in chunks.
+"""Iterate over the files of a bundle, in a directory or a zip: each once, in order, in chunks.
 
     for item in DirectoryTree(path).items():
         item.fault                      # why it cannot be read: a FIFO, a symlink that leads out
         for chunk in item.chunks(): ...
 
-The one hard fact: what is there is not trusted. Nothing is extracted, no symlink is followed out
-of the root or into a directory, nothing that could block is opened, and an archive may only
-unfold to so much.
+Files are not trusted. Nothing is extracted, no symlink is followed out of the root or into a
+directory, no file that could block is opened, and the unpacked size of an archive is bounded.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Every rule of an artifact bundle: its id, what it requires, and the clause of the specification.
+"""The rules of an artifact bundle: id, requirement, and the clause of the specification.
 
 A rule belongs to the first profile that enforces it:
 
-    seed      what the specification says or plainly implies (the default)
-    latest    seed, and what later eras of the same schema require
-    strict    seed, and what the text is silent on but a machine trips over
+    seed      the requirements of the specification, stated or implied (the default)
+    latest    seed, and the requirements of later eras of the same schema
+    strict    seed, and rules that the specification does not state but readers depend on
 
-Elsewhere: formats/artifacts/validate.py looks for what breaks them; docs/reference/rules.md is made
-from this table.
+Elsewhere: formats/artifacts/validate.py checks them; docs/reference/rules.md is generated from this
+table.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Cases from trace events: which began, what was asserted, how they ended. Pure.
+"""Find cases in trace events: their starts, assertions and ends. Pure.
 
     for step in iter_steps(events): step.action, step.case, step.event
 
-In the first era a case ends where the next one begins. Later there are `case_end` events, and
-cases may run side by side; then only these end a case. Either way every step says which case it
-belongs to, and a case that was still running when the trace broke off is `lost`.
+In the first era a case ends where the next one starts. In later eras cases may run in parallel, and
+only `case_end` events end a case. Every step names its case. A case that still ran at the end of a
+truncated trace is `lost`.
 """
 
 from __future__ import annotations

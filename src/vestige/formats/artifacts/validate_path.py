@@ -1,4 +1,4 @@
-"""Validate whatever a path holds: one bundle, a tree of them, or a zip.
+"""Validate the bundles at a path: one bundle, a tree of them, or a zip.
 
 for checked in check_path(Path("tests/artifacts"), "seed"): checked.path, checked.problems
 """

@@ -6,8 +6,8 @@
     ...
     finish_bundle(root, facts)                              # all typed files, bundle.json last
 
-`finish_bundle` takes what the folder holds as it is (logs, screenshots, attachments), so it also
-finishes what a killed suite left. It writes the bundle that every era of the schema accepts.
+`finish_bundle` uses the files in the folder (logs, screenshots, attachments), so it also finishes
+the bundle of a killed suite. Every era of the schema accepts the result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Model and tool calls of a bundle, as spans: what its events and its transcript tell.
+"""Convert the events and the transcript of a bundle to spans of model and tool calls.
 
     calls = CallSpans(run_id, root, manifest, has_transcript(content.logs()))
     for record in calls.take_snapshot(snapshot): ...    # in the order of their times
@@ -10,10 +10,10 @@ snapshot repeats those before it. A log may hold the transcript (`transcript.ent
 more:
 each turn of the model, and the ids of tool calls. Where there is a transcript, the model calls are
 its turns; else one call represents an evaluation, from the rendered prompt to the result, and asks
-for all tools that ran meanwhile. A tool call that both tell of is one span.
+for all tools that ran meanwhile. A tool call in both is one span.
 
-The records have a writer of their own, so that a bundle that was taken in before it was read like
-this gains them when it is taken in again.
+The records have their own writer, so that importing a bundle again adds them, if an earlier
+version imported it without them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""A run's own records inside a bundle: `vestige/records.ndjson`, as journal lines.
+"""The records of a run inside a bundle: `vestige/records.ndjson`, as journal lines.
 
-The format's components store state, logs and files. What a run is beside them, its spans, links
-and bodies, travels here, so that a bundle that is taken in again is the run that it was.
+The components of the format store state, logs and files. This member stores the spans, links and
+bodies of the run, so that importing a bundle restores the same run.
 
-    RecordParts(run_to_write).extras()              # on the way out
-    read_records(content, run_id, problems)         # and back, the bodies inside
+    RecordParts(run_to_write).extras()              # export
+    read_records(content, run_id, problems)         # import, with bodies
 
-The one hard fact: writers and numbers are derived again, from the run's id and the order of the
-records, so that a run that went through a bundle twice is the same as once. Which records
-share a writer stays as it was.
+Writers and sequence numbers are derived from the run's id and the order of the records, so a second
+round trip changes nothing. Records of one writer stay together.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A stored run as a bundle, whichever program recorded it.
+"""Convert a stored run of any program to a bundle.
 
     write(RunToWrite(run, read_body), target)
 
-Snapshots are the bodies of its `snapshot` spans, files those of its `file` spans, logs its
-log records; the manifest is what its root says. All its records travel too
-(embedded_records.py), so that nothing is lost to a reader that knows them, and a body that
-a component holds is not written a second time.
+Snapshots are the bodies of `snapshot` spans, files those of `file` spans, logs the log records; the
+manifest is made from the root span. All records are included (embedded_records.py), so that a
+reader that knows them loses nothing. A body that is in a component is not written twice.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The lines of a bundle as objects: a snapshot of a session, an entry of its log.
+"""Parse the lines of a bundle: a snapshot of a session, an entry of its log.
 
-    snapshot = parse_snapshot(line, index)     # never raises: what is wrong is in `.errors`
+    snapshot = parse_snapshot(line, index)     # never raises: problems are in `.errors`
     entry = parse_log(line)                    # None: no log entry
 
-A snapshot needs only a version and a time; what else is there is taken as far as it has the
-right shape. Times are kept as they are written.
+A snapshot needs only a version and a time. Other fields are used if they have the right type. Times
+are kept as text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A log entry of a bundle as a `log` record, and back: the same entry, whatever was in it.
+"""Convert a log entry of a bundle to a `log` record and back, without loss.
 
-A record's attributes are flat scalars. So a scalar in an entry's context is an
-attribute of the same name, where it is found by its value; anything nested is JSON text under
-`context.NAME`. Names that mean something here are written so too:
+Attributes of a record are flat scalars. So a scalar in the context of an entry is an attribute of
+the same name, which queries can find. A nested value is JSON text under `context.NAME`, and so is
+a value whose name has a meaning in records:
 
     {"timestamp": T, "level": "WARNING", "logger": "app.net", "event": "retry",
      "message": "m", "context": {"call": "c7", "args": {"n": 1}}}

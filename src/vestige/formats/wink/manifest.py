@@ -1,7 +1,7 @@
-"""The manifest: what a bundle is about, and what it holds.
+"""The manifest: the subject and the contents of a bundle.
 
-The fields of the wink format in their order, version "1". Beyond it each component has
-a `sha256`, and may say what was left out (`dropped_entries`, `skipped`).
+The fields of the wink format in their order, version "1". In addition each component has a `sha256`
+and may count the parts that were left out (`dropped_entries`, `skipped`).
 
     manifest = parse_manifest(raw, where="crash.wink")     # raises, one line each
     raw = render_manifest(manifest)                        # the same manifest: the same bytes

@@ -1,7 +1,7 @@
-"""Notes inside a bundle: `vestige/notes.ndjson`, a line each. Who does not know them passes over.
+"""Notes inside a bundle: `vestige/notes.ndjson`, one per line. Other readers ignore the member.
 
-notes_extra(run_to_write)                       # on the way out
-read_notes(content, run_id)                     # and back
+notes_extra(run_to_write)                       # export
+read_notes(content, run_id)                     # import
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `LaterContent` is a zip with everything under `debug_bundle/`: a manifest with a list of files
 and their checksums, `session/before.jsonl` and `session/after.jsonl`, `logs/app.jsonl`, and
-single JSON files. `JsonlContent` is what `dump_session` writes. Both are given a manifest of
-the documented wink layout, made from their content.
+single JSON files. `JsonlContent` is the file of `dump_session`. Both get a manifest of the
+documented wink layout, made from their content.
 """
 
 from __future__ import annotations

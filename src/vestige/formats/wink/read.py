@@ -1,20 +1,19 @@
-"""Read a bundle that anybody may have made: every claim is checked before it is relied on.
+"""Read a bundle from an untrusted source: every statement in it is checked before it is used.
 
     content = ZipContent(path)        # directory and manifest; nothing is unpacked
     for line in content.logs(): ...   # streamed; sizes, checksums and hashes checked on the way
     content.verify()                  # read all of it, and compare everything
-    content.problems                  # what does not match, is missing, or was passed over
+    content.problems                  # mismatches, missing parts, skipped parts
 
-The hard facts: nothing is ever unpacked by a name from the file, no more is read than was
-declared, and no more than a line or a chunk is held at once. Threads may share an object.
+Nothing is unpacked under a name from the file, no more is read than was declared, and only one line
+or chunk is in memory at a time. Threads may share an object.
 
-A zip that looks hostile, and one without a readable manifest, is refused. Any other damage is a
-problem in the list: of a damaged list of lines every line that can be unpacked is handed out, a
-damaged file raises when it is read, and everything else is read as if nothing had happened.
+A hostile zip, or one without a readable manifest, is refused. Other damage is reported in
+`problems`: all readable lines of a damaged member are returned, a damaged file raises when it is
+read, and other members are read as usual.
 
-Elsewhere: which names are safe in formats/wink/archive/member_names.py; the directory is bounded in
-formats/zip_index_limits.py; what can be read of a damaged member in
-formats/wink/archive/damage.py.
+Elsewhere: safe names are in formats/wink/archive/member_names.py, limits of the index in
+formats/zip_index_limits.py, damaged members in formats/wink/archive/damage.py.
 """
 
 from __future__ import annotations

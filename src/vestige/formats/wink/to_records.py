@@ -1,4 +1,4 @@
-"""A bundle as a run.
+"""Convert a bundle to the records of a run.
 
     Source of a bundle:   run span      agent, tags, outcome; the manifest as its body
                           snapshot spans, each with its JSON as body
@@ -6,11 +6,11 @@
                           file spans, each with its bytes as body
                           llm and tool spans, from events and transcript (call_events.py)
 
-If the bundle carries the records of its run (embedded_records.py), those are the run, and
-the format's components add only what is not among them.
+If the bundle contains the records of its run (embedded_records.py), these are used, and the
+components of the format add only data that they lack.
 
-The one hard fact: ids derive from the bundle's id, numbers from positions. The run's end has a
-writer of its own, so that a file of snapshots that grew is taken in again without a clash.
+Ids derive from the bundle's id, sequence numbers from positions. The end of the run has its own
+writer, so that a longer file of snapshots can be imported again.
 """
 
 from __future__ import annotations

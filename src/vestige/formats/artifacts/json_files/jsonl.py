@@ -1,7 +1,7 @@
-"""Line-delimited JSON: split while it streams by, one line held at a time.
+"""Check line-delimited JSON as a stream, with one line in memory at a time.
 
-`Lines` is fed chunks and checks that every line is JSON. `TraceLines` also knows what a trace
-line is, and what the lines together must be.
+`Lines` gets chunks and checks that every line is JSON. `TraceLines` also checks the fields of each
+trace line and their order.
 """
 
 from __future__ import annotations

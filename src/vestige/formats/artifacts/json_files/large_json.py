@@ -1,10 +1,10 @@
-"""JSON that is too large to be parsed in memory: spooled to a file, and skimmed there.
+"""Check JSON that is too large to be parsed in memory: spool it to a file and scan it there.
 
     large = LargeJson()
     for chunk in chunks: large.feed(chunk)
-    large.find_fault()            # None, or what is wrong with it
+    large.find_fault()            # None, or the first syntax error
 
-Skimming makes no values: it sees all that is not JSON, and takes no memory of its own.
+The scan creates no values: it finds every syntax error in constant memory.
 """
 
 from __future__ import annotations

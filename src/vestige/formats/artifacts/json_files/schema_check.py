@@ -2,8 +2,8 @@
 
     for fault in find_faults(value, schema): fault.pointer, fault.rule, fault.message
 
-Knows what our own schemas use (formats/artifacts/json_files/json_schemas.py), and is stricter than
-JSON Schema in one point: an integer is one that was written as one, so `1.0` is none.
+Supports the keywords of our own schemas (formats/artifacts/json_files/json_schemas.py). It is
+stricter than JSON Schema in one point: `1.0` is not an integer.
 """
 
 from __future__ import annotations

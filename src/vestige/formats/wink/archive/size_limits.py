@@ -4,7 +4,7 @@
     raw = fit_manifest(manifest)        # no longer than a reader reads
     Archive(file)                       # no more densely packed than a reader believes
 
-What does not fit is left out, and the manifest says how much.
+Parts that do not fit are left out, and the manifest counts them.
 """
 
 from __future__ import annotations
