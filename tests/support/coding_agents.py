@@ -1,19 +1,22 @@
 """Sessions of real coding agents, made offline: each program works in a home of its own and
 talks to a scripted model on loopback.
 
-    python tests/support/coding_agents.py NODE_MODULES OUT [claude codex gemini opencode]
+    python tests/support/coding_agents.py NODE_MODULES OUT [claude codex gemini opencode ...]
 
-NODE_MODULES has @anthropic-ai/claude-code, @openai/codex, @google/gemini-cli, opencode-ai and
-node@24 from npm. OUT/<agent> gets the files that the agent wrote, and `truth.json` with the
+NODE_MODULES has @anthropic-ai/claude-code, @openai/codex, @google/gemini-cli, opencode-ai,
+node@24, cline, @aaif/goose-binary-linux-x64 and @kilocode/cli-linux-x64 from npm. OpenHands is
+run with the Python of $OPENHANDS_PYTHON, which has openhands-sdk and openhands-tools. OUT/<agent> gets the files that the agent wrote, and `truth.json` with the
 tokens that the model counted.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,12 +29,15 @@ if __name__ == "__main__":
 from support.provider_server import Server
 from support.scripted_model import Call, ScriptedModel, Turn
 
-TIMEOUT_S = 120
+TIMEOUT_S = 240
 PACKAGES = {
     "claude": ["@anthropic-ai/claude-code"],
     "codex": ["@openai/codex"],
     "gemini": ["@google/gemini-cli", "node@24"],
     "opencode": ["opencode-ai"],
+    "kilo": ["@kilocode/cli-linux-x64"],
+    "goose": ["@aaif/goose-binary-linux-x64"],
+    "cline": ["cline"],
 }
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFklEQVR4nGP8z8DAwMDAxMDAwMDAAAANHQED"
@@ -53,6 +59,14 @@ RESUMED = "Which files did you change?"
 FORKED = "Explain the test in one sentence."
 LOOK = "Look at picture.png."
 BROKEN = "Translate the file into French."
+
+
+PROGRAMS = {
+    "goose": "@aaif/goose-binary-linux-x64/bin/goose",
+    "kilo": "@kilocode/cli-linux-x64/bin/kilo",
+    "openhands": os.environ.get("OPENHANDS_PYTHON", "/usr/bin/python3"),
+}
+"""Programs that have no link in the folder `.bin`."""
 
 
 def find_modules(folder: Path) -> Path:
@@ -95,8 +109,9 @@ class Desk:
         self, program: str, *arguments: str, env: dict[str, str], check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run a program in the working folder."""
+        path = PROGRAMS.get(program, f".bin/{program}")
         found = subprocess.run(
-            [*self.prefix, str(self.modules / ".bin" / program), *arguments],
+            [*self.prefix, str(self.modules / path), *arguments],
             cwd=self.work,
             env={
                 "PATH": os.environ["PATH"],
@@ -344,7 +359,7 @@ def opencode_scripts(work: Path) -> dict[str, list[Turn]]:
     }
 
 
-def make_opencode(desk: Desk) -> None:
+def make_opencode(desk: Desk, program: str = "opencode") -> None:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "loopback",
@@ -357,11 +372,188 @@ def make_opencode(desk: Desk) -> None:
         "provider": {"loopback": provider},
         "autoupdate": False,
     }
-    (desk.work / "opencode.json").write_text(json.dumps(config))
+    (desk.work / f"{program}.json").write_text(json.dumps(config))
     env = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    desk.run("opencode", "run", PROMPT, env=env)
-    desk.run("opencode", "run", "--continue", RESUMED, env=env)
-    desk.run("opencode", "run", BROKEN, env=env, check=False)
+    desk.run(program, "run", PROMPT, env=env)
+    desk.run(program, "run", "--continue", RESUMED, env=env)
+    desk.run(program, "run", BROKEN, env=env, check=False)
+
+
+def make_kilo(desk: Desk) -> None:
+    make_opencode(desk, "kilo")
+
+
+# --- Goose ----------------------------------------------------------------------------------------
+
+
+def goose_scripts(work: Path) -> dict[str, list[Turn]]:
+    calc, tests = str(work / "calc.py"), str(work / "test_calc.py")
+    edit = {"path": calc, "before": CALC, "after": EDITED}
+    return {
+        PROMPT: [
+            Turn(
+                "I read the file and list the folder.",
+                "The file comes first.",
+                [
+                    Call("shell", {"command": "cat calc.py"}),
+                    Call("shell", {"command": "ls"}),
+                ],
+            ),
+            Turn("Now I edit it.", calls=[Call("edit", edit)]),
+            Turn(calls=[Call("write", {"path": tests, "content": TESTS})]),
+            Turn(calls=[Call("shell", {"command": "python3 -m unittest -q"})]),
+            Turn(calls=[Call("shell", {"command": "cat missing.txt"})]),
+            Turn("A helper checks it.", calls=[Call("delegate", {"instructions": HELPER})]),
+            Turn("calc.py has a subtract function, and test_calc.py tests it."),
+        ],
+        HELPER: [
+            Turn(calls=[Call("shell", {"command": "cat calc.py"})]),
+            Turn("calc.py has two functions."),
+        ],
+        RESUMED: [Turn("calc.py and test_calc.py.")],
+        BROKEN: [Turn(error=400)],
+    }
+
+
+def make_goose(desk: Desk) -> None:
+    env = {
+        "OPENAI_API_KEY": "x",
+        "OPENAI_HOST": desk.server.url,
+        "GOOSE_PROVIDER": "openai",
+        "GOOSE_MODEL": "gpt-4o",
+        "GOOSE_MODE": "auto",
+        "GOOSE_DISABLE_KEYRING": "1",
+        "GOOSE_TELEMETRY_ENABLED": "false",
+    }
+    desk.run("goose", "run", "--with-builtin", "developer", "-t", PROMPT, env=env)
+    desk.run("goose", "run", "--resume", "-t", RESUMED, env=env)
+    desk.run("goose", "run", "-t", BROKEN, env=env, check=False)
+
+
+# --- Cline ----------------------------------------------------------------------------------------
+
+
+def cline_scripts(work: Path) -> dict[str, list[Turn]]:
+    patch = (
+        f"*** Begin Patch\n*** Update File: {work / 'calc.py'}\n@@\n def add(a, b):\n"
+        "     return a + b\n+\n+\n+def subtract(a, b):\n+    return a - b\n"
+        f"*** Add File: {work / 'test_calc.py'}\n"
+        + "".join(f"+{line}\n" for line in TESTS.splitlines())
+        + "*** End Patch"
+    )
+    return {
+        PROMPT: [
+            Turn(
+                "I read the file and list the folder.",
+                "The file comes first.",
+                [
+                    Call("run_commands", {"commands": ["cat calc.py"]}),
+                    Call("run_commands", {"commands": ["ls"]}),
+                ],
+            ),
+            Turn("Now I edit it.", calls=[Call("apply_patch", {"input": patch})]),
+            Turn(calls=[Call("run_commands", {"commands": ["python3 -m unittest -q"]})]),
+            Turn(calls=[Call("run_commands", {"commands": ["cat missing.txt"]})]),
+            Turn(
+                "A helper checks it.",
+                calls=[Call("spawn_agent", {"task": HELPER, "systemPrompt": "You count."})],
+            ),
+            Turn("calc.py has a subtract function, and test_calc.py tests it."),
+        ],
+        HELPER: [
+            Turn(calls=[Call("run_commands", {"commands": ["cat calc.py"]})]),
+            Turn("calc.py has two functions."),
+        ],
+        RESUMED: [Turn("calc.py and test_calc.py.")],
+        BROKEN: [Turn(error=400)],
+    }
+
+
+def make_cline(desk: Desk) -> None:
+    url = f"{desk.server.url}/v1"
+    env = {"CLINE_TELEMETRY_DISABLED": "1"}
+    login = ["auth", "openai-compatible", "-k", "x", "-m", "gpt-4o", "-b", url]
+    try:
+        desk.run("cline", *login, env=env)
+        desk.run("cline", PROMPT, env=env)
+        (session,) = (desk.home / ".cline" / "data" / "sessions").iterdir()
+        desk.run("cline", "--id", session.name, RESUMED, env=env, check=False)
+        desk.run("cline", BROKEN, env=env, check=False)
+    finally:
+        _stop_hub(desk.home / ".cline" / "data" / "locks" / "hub" / "production.json")
+
+
+def _stop_hub(path: Path) -> None:
+    """Stop the process that Cline leaves behind."""
+    if path.exists():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(json.loads(path.read_text())["pid"], signal.SIGTERM)
+
+
+# --- OpenHands ------------------------------------------------------------------------------------
+
+OPENHANDS = """
+import sys
+from pydantic import SecretStr
+from openhands.sdk import LLM, Agent, Conversation, Tool, register_agent
+from openhands.tools.file_editor import FileEditorTool
+from openhands.tools.task import TaskToolSet
+from openhands.tools.terminal import TerminalTool
+
+url, work, folder, *prompts = sys.argv[1:]
+names = [TerminalTool.name, FileEditorTool.name, TaskToolSet.name]
+helper = lambda llm: Agent(llm=llm, tools=[Tool(name=TerminalTool.name)])
+register_agent("helper", helper, "Helps.")
+llm = LLM(model="openai/gpt-4o", base_url=url, api_key=SecretStr("x"), num_retries=0)
+agent = Agent(llm=llm, tools=[Tool(name=name) for name in names])
+conversation = Conversation(
+    agent=agent, workspace=work, persistence_dir=folder, visualizer=None
+)
+for prompt in prompts:
+    conversation.send_message(prompt)
+    conversation.run()
+conversation.close()
+"""
+
+
+def openhands_scripts(work: Path) -> dict[str, list[Turn]]:
+    calc, tests = str(work / "calc.py"), str(work / "test_calc.py")
+    edit = {"command": "str_replace", "path": calc, "old_str": CALC, "new_str": EDITED}
+    create = {"command": "create", "path": tests, "file_text": TESTS}
+    task = {"description": "Count functions", "prompt": HELPER, "subagent_type": "helper"}
+    done = "calc.py has a subtract function, and test_calc.py tests it."
+    return {
+        PROMPT: [
+            Turn(
+                "I read the file and list the folder.",
+                "The file comes first.",
+                [
+                    Call("terminal", {"command": "cat calc.py"}),
+                    Call("terminal", {"command": "ls"}),
+                ],
+            ),
+            Turn("Now I edit it.", calls=[Call("file_editor", edit)]),
+            Turn(calls=[Call("file_editor", create)]),
+            Turn(calls=[Call("terminal", {"command": "python3 -m unittest -q"})]),
+            Turn(calls=[Call("terminal", {"command": "cat missing.txt"})]),
+            Turn("A helper checks it.", calls=[Call("task", task)]),
+            Turn(done),
+        ],
+        HELPER: [
+            Turn(calls=[Call("terminal", {"command": "cat calc.py"})]),
+            Turn("calc.py has two functions."),
+        ],
+        RESUMED: [Turn("calc.py and test_calc.py.")],
+        BROKEN: [Turn(error=400)],
+    }
+
+
+def make_openhands(desk: Desk) -> None:
+    env = {"OPENHANDS_SUPPRESS_BANNER": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    folder = str(desk.home / ".openhands" / "conversations")
+    first = ["-c", OPENHANDS, f"{desk.server.url}/v1", str(desk.work), folder]
+    desk.run("openhands", *first, PROMPT, RESUMED, env=env)
+    desk.run("openhands", *first, BROKEN, env=env, check=False)
 
 
 MAKERS = {
@@ -369,6 +561,10 @@ MAKERS = {
     "codex": (make_codex, codex_scripts),
     "gemini": (make_gemini, gemini_scripts),
     "opencode": (make_opencode, opencode_scripts),
+    "kilo": (make_kilo, opencode_scripts),
+    "goose": (make_goose, goose_scripts),
+    "cline": (make_cline, cline_scripts),
+    "openhands": (make_openhands, openhands_scripts),
 }
 
 

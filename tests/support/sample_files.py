@@ -19,7 +19,10 @@ from typing import Any
 
 REMOVED = "[removed]"
 _VENDOR_KEYS = frozenset(
-    ["base_instructions", "dynamic_tools", "instructions", "tools", "addedLines", "names"]
+    [
+        *("base_instructions", "dynamic_tools", "instructions", "tools", "addedLines", "names"),
+        *("systemPrompt", "system_prompt", "dynamic_context", "agent_settings", "extensions"),
+    ]
 )
 _VENDOR_TEXTS = (
     "<skills_instructions>",
@@ -48,10 +51,15 @@ def scrub(value: Any, replace: Callable[[str], str]) -> Any:
         return [scrub(each, replace) for each in value]
     if isinstance(value, dict):
         return {
-            replace(key): REMOVED if key in _VENDOR_KEYS else scrub(each, replace)
+            replace(key): REMOVED if _is_vendor(key, each) else scrub(each, replace)
             for key, each in value.items()
         }
     return value
+
+
+def _is_vendor(key: str, value: Any) -> bool:
+    """Return whether a member has a text of the vendor. Short texts are of our scripts."""
+    return key in _VENDOR_KEYS and not (isinstance(value, str) and len(value) < 100)
 
 
 def copy_lines(source: Path, target: Path, replace: Callable[[str], str]) -> None:
@@ -66,14 +74,16 @@ def copy_lines(source: Path, target: Path, replace: Callable[[str], str]) -> Non
 
 def copy_database(source: Path, target: Path, replace: Callable[[str], str]) -> None:
     """Copy a database with the rows of its sessions only."""
+    tables = ("project", "session", "message", "part", "sessions", "messages")
     target.parent.mkdir(parents=True, exist_ok=True)
     with sqlite3.connect(source) as old, sqlite3.connect(target) as new:
-        for (statement,) in old.execute(
-            "SELECT sql FROM sqlite_master WHERE type = 'table'"
-            " AND name IN ('project', 'session', 'message', 'part')"
-        ):
+        marks = ", ".join("?" * len(tables))
+        found = old.execute(
+            f"SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name IN ({marks})",
+            tables,
+        ).fetchall()
+        for table, statement in found:
             new.execute(statement)
-        for table in ("project", "session", "message", "part"):
             rows = old.execute(f"SELECT * FROM {table}")
             marks = ", ".join("?" * len(rows.description))
             new.executemany(
@@ -96,6 +106,9 @@ def find_files(agent: str, home: Path) -> Iterator[tuple[Path, Path]]:
         "codex": [(home / ".codex" / "sessions", "sessions"), (home / "traces", "traces")],
         "gemini": [(home / ".gemini" / "tmp", "tmp")],
         "opencode": [(home / ".local" / "share" / "opencode", "")],
+        "goose": [(home / ".local" / "share" / "goose" / "sessions", "")],
+        "cline": [(home / ".cline" / "data" / "sessions", "sessions")],
+        "openhands": [(home / ".openhands" / "conversations", "conversations")],
     }
     for root, name in roots[agent]:
         for path in sorted(root.rglob("*")):
@@ -106,7 +119,15 @@ def find_files(agent: str, home: Path) -> Iterator[tuple[Path, Path]]:
 def copy_sample(agent: str, made: Path, target: Path) -> None:
     """Copy the sessions of one agent."""
     folder = target / {"claude": "claude_code", "gemini": "gemini_cli"}.get(agent, agent)
-    for name in ("projects", "sessions", "traces", "tmp", "opencode.db"):
+    for name in (
+        "projects",
+        "sessions",
+        "traces",
+        "tmp",
+        "conversations",
+        "opencode.db",
+        "sessions.db",
+    ):
         old = folder / name
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
     work, home = str(made / "work"), str(made / "home")

@@ -238,7 +238,7 @@ class ScriptedModel:
         }
         message: Object = {"role": "assistant", "content": turn.text or None}
         if turn.thinking:
-            message["reasoning_content"] = turn.thinking
+            message = {"role": "assistant", "reasoning_content": turn.thinking, **message}
         if calls:
             message["tool_calls"] = calls
         reason = "tool_calls" if calls else "stop"
@@ -247,9 +247,14 @@ class ScriptedModel:
             choice = {"index": 0, "message": message, "finish_reason": reason}
             return _json({**base, "object": "chat.completion", "choices": [choice], "usage": usage})
         base["object"] = "chat.completion.chunk"
-        first = {"index": 0, "delta": message, "finish_reason": None}
+        deltas = [{name: value} for name, value in message.items() if value and name != "role"]
+        choices = [
+            {"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}
+            for delta in deltas
+        ]
         last = {"index": 0, "delta": {}, "finish_reason": reason}
-        chunks = [{**base, "choices": [first]}, {**base, "choices": [last], "usage": usage}]
+        chunks = [{**base, "choices": [choice]} for choice in choices]
+        chunks.append({**base, "choices": [last], "usage": usage})
         return _stream([("", chunk) for chunk in chunks] + [("", "[DONE]")])
 
     # --- Gemini ---------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ NAMES: Final[tuple[str, ...]] = (
     "codex",
     "gemini_cli",
     "opencode",
+    "goose",
+    "cline",
+    "openhands",
     "messages",
 )
 """Modules and packages of this folder, in the order in which they are tried on a path."""

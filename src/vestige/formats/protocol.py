@@ -109,8 +109,9 @@ class RunToWrite(msgspec.Struct, frozen=True):
 class Format(Protocol):
     """The functions of a format module.
 
-    Two more are optional: `recover_runs(path)` completes runs whose program died, and
-    `read_head(path)` reads the beginning of a long run.
+    Three more are optional: `recover_runs(path)` completes runs whose program died,
+    `read_head(path)` reads the beginning of a long run, and `list_parts(path)` returns the files
+    and folders whose times change when a run grows.
     """
 
     def is_readable(self, path: Path) -> bool:

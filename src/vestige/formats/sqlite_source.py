@@ -43,6 +43,13 @@ def has_tables(path: Path, tables: frozenset[str]) -> bool:
         return False
 
 
+def list_columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Return the names of a table's columns, which differ between versions of a program."""
+    return {
+        name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    }
+
+
 @contextmanager
 def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database for reading. Errors of SQLite are UnreadableError."""
@@ -60,7 +67,8 @@ def open_database(path: Path) -> Iterator[sqlite3.Connection]:
         )
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LENGTH_MAX)
         connection.execute("PRAGMA query_only = 1")
-        connection.execute("PRAGMA trusted_schema = 0")
+        # The schema is trusted: indexes of agents' databases use JSON functions, which older
+        # versions of SQLite refuse otherwise. No function here writes, loads or reads a file.
         yield connection
     except sqlite3.Error as error:
         raise UnreadableError(f"{path}: cannot be read ({error}).") from None

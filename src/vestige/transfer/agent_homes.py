@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from vestige.formats import get_format
-from vestige.formats.session_files import list_folders
 
 _EXTENSIONS: Final = {
     "saoudrizwan.claude-dev": "Cline",
@@ -21,9 +20,6 @@ _EXTENSIONS: Final = {
     "kilocode.kilo-code": "Kilo Code",
 }
 _EDITORS: Final = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
-_HISTORY: Final = "api_conversation_history.json"
-_MESSAGES: Final = ".messages.json"
-"""Suffix of the messages of a session of Cline's command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +33,7 @@ class AgentHome:
 
     def find_sessions(self) -> Iterator[Path]:
         """Yield the path of each session, as the format names it."""
-        if self.format == "messages":
-            for task in list_folders(self.path):
-                for name in (_HISTORY, f"{task.name}{_MESSAGES}"):
-                    history = task / name
-                    if history.is_file() and not history.is_symlink():
-                        yield history
-        else:
-            yield from get_format(self.format).find_runs(self.path)
+        yield from get_format(self.format).find_runs(self.path)
 
 
 def find_agent_homes(environment: Mapping[str, str]) -> list[AgentHome]:
@@ -66,8 +55,11 @@ def find_agent_homes(environment: Mapping[str, str]) -> list[AgentHome]:
             "opencode",
             Path(database) if database else data / "opencode" / "opencode.db",
         ),
+        AgentHome("Kilo Code", "opencode", data / "kilo" / "kilo.db"),
+        AgentHome("Goose", "goose", data / "goose" / "sessions"),
+        AgentHome("Cline", "cline", user / ".cline" / "data"),
+        AgentHome("OpenHands", "openhands", user / ".openhands"),
     ]
-    homes.append(AgentHome("Cline", "messages", user / ".cline" / "data" / "sessions"))
     config = (
         user / "Library" / "Application Support"
         if sys.platform == "darwin"
@@ -76,7 +68,7 @@ def find_agent_homes(environment: Mapping[str, str]) -> list[AgentHome]:
     for editor in _EDITORS:
         storage = config / editor / "User" / "globalStorage"
         homes += [
-            AgentHome(agent, "messages", storage / extension / "tasks")
+            AgentHome(agent, "cline", storage / extension / "tasks")
             for extension, agent in _EXTENSIONS.items()
         ]
     return [home for home in homes if _is_there(home.path.exists)]

@@ -120,7 +120,7 @@ def _is_new(store: Store, session: Session) -> bool:
 
 def _inspect(path: Path, format: str) -> Session:
     size = changed_ns = 0
-    for part in _list_parts(path):
+    for part in _list_parts(path, format):
         try:
             status = os.lstat(part)
         except OSError:
@@ -132,8 +132,11 @@ def _inspect(path: Path, format: str) -> Session:
     return Session(path, format, size, changed_ns, state)
 
 
-def _list_parts(path: Path) -> list[Path]:
+def _list_parts(path: Path, format: str) -> list[Path]:
     """Return the files of a session: its own, those of sub-agents, and a database's log."""
+    list_parts = getattr(get_format(format), "list_parts", None)
+    if list_parts is not None:
+        return list(list_parts(path))
     file = _file_of(path)
     parts = [file]
     if file != path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from vestige.formats.opencode.constants import DATABASE, NUMBER_SEPARATOR, TABLES
+from vestige.formats.opencode.constants import DATABASES, NUMBER_SEPARATOR, TABLES
 from vestige.formats.sqlite_source import has_tables, open_database
 from vestige.limits import FOREIGN_RUNS_MAX
 
@@ -18,7 +18,8 @@ def is_session(path: Path) -> bool:
 
 def find_database(path: Path) -> Path | None:
     """Return the database at a path, or in a data folder."""
-    for candidate in (path, path / DATABASE, path / "opencode" / DATABASE):
+    inner = [folder / name for folder in (path, path / "opencode") for name in DATABASES]
+    for candidate in (path, *inner):
         if not candidate.is_symlink() and candidate.is_file() and has_tables(candidate, TABLES):
             return candidate
     return None

@@ -29,7 +29,7 @@ def read_session(path: Path) -> Source:
             raise UnreadableError(f"{path}: no OpenCode session found.")
         database, session_id = split_path(first)
     problems = Problems(str(database))
-    reader = SessionReader(session_id)
+    reader = SessionReader(session_id, database=database.name)
     builder = reader.builder
     records = _read_all(reader, database, problems)
     return Source(builder.run_id, builder.writer, records, problems.list, mergeable=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.formats.opencode.constants import AGENT, FORMAT
+from vestige.formats.opencode.constants import DATABASES, FORMAT
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import count_attributes, to_count, to_text
 from vestige.formats.wire_shapes import OPENAI_CHAT, Object, render_json
@@ -50,11 +50,16 @@ class SessionReader:
     """Converts the messages of one session, in order."""
 
     def __init__(
-        self, session_id: str, builder: SessionBuilder | None = None, root: str | None = None
+        self,
+        session_id: str,
+        builder: SessionBuilder | None = None,
+        root: str | None = None,
+        database: str = "",
     ) -> None:
         self.session_id = session_id
         self._root = root or session_id
-        self.builder = builder or SessionBuilder(FORMAT, session_id, OPENAI_CHAT, AGENT)
+        agent = DATABASES.get(database, FORMAT)
+        self.builder = builder or SessionBuilder(FORMAT, session_id, OPENAI_CHAT, agent)
         self.builder.facts["source_session_id"] = session_id
         self.agents: list[SubSession] = []
         self._is_settled = True

@@ -22,8 +22,8 @@ LINES_MAX: Final = 2_000
 """Lines of a text that is compared line by line; a longer one is shown as replaced."""
 
 _PATHS: Final = ("file_path", "filePath", "path", "notebook_path", "target_file")
-_OLD: Final = ("old_string", "oldString", "old_str", "oldText")
-_NEW: Final = ("new_string", "newString", "new_str", "newText", "new_source")
+_OLD: Final = ("old_string", "oldString", "old_str", "oldText", "old_text", "before")
+_NEW: Final = ("new_string", "newString", "new_str", "newText", "new_text", "new_source", "after")
 _CONTENT: Final = ("content", "file_text", "contents")
 _WRITES: Final = re.compile(r"write|create|edit", re.IGNORECASE)
 _PATCH_FILE: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
