@@ -183,7 +183,7 @@ def _made_up_finding(
         evidence=[action.call.id, *([failed.call.id] if failed else [])],
         message=f'The model made up data ("{formatting.single_line(words, 40)}") {reason}: '
         f"{_excerpt(action.text, words)}",
-        command=f"vestige body {action.call.short_id}",
+        command=f"vestige body {action.call.short_id} --out --text",
     )
 
 
@@ -208,7 +208,7 @@ def _no_evidence_finding(
         evidence=[action.call.id],
         message=f'Answer without evidence: the text says "{formatting.single_line(claim[0], 60)}", '
         f"but no tool ran, and {shown} occurs nowhere before it.",
-        command=f"vestige body {action.call.short_id}",
+        command=f"vestige body {action.call.short_id} --out --text",
     )
 
 
@@ -226,7 +226,7 @@ def _refusal_finding(evidence: Evidence, action: Action) -> Finding | None:
         evidence=[action.call.id],
         message="The model refused the task without using a tool: "
         f"{_excerpt(action.text, refusal[0])}",
-        command=f"vestige body {action.call.short_id}",
+        command=f"vestige body {action.call.short_id} --out --text",
     )
 
 
