@@ -54,8 +54,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _MADE_UP = re.compile(
-    r"\b(?:simulat(?:e|es|ed|ing)|hypothetical(?:ly)?|placeholders?(?! text)|fabricat(?:e|ed|ing)|pretend"
-    r"|made[- ]up(?! of)|dummy|mock(?:ed|ing)?|plausible|for (?:demonstration|illustration)"
+    r"\b(?:simulat(?:e|es|ed|ing)|hypothetical(?:ly)?|placeholders?(?! text)"
+    r"|fabricat(?:e|ed|ing)|pretend|made[- ]up(?! of)|dummy|mock(?:ed|ing)?|plausible|for (?:demonstration|illustration)"
     r"|for the sake of (?:argument|example|this)|let'?s (?:say|assume|suppose)|I(?:'ll| will"
     r"| must)? "
     r"assume|we(?:'ll| will| can)? assume|assum(?:e|ed|ing) (?:the |that |a |verified "
