@@ -55,7 +55,8 @@ _REFUSAL = re.compile(
 )
 _MADE_UP = re.compile(
     r"\b(?:simulat(?:e|es|ed|ing)|hypothetical(?:ly)?|placeholders?(?! text)"
-    r"|fabricat(?:e|ed|ing)|pretend|made[- ]up(?! of)|dummy|mock(?:ed|ing)?|plausible|for (?:demonstration|illustration)"
+    r"|fabricat(?:e|ed|ing)|pretend|made[- ]up(?! of)|dummy|mock(?:ed|ing)?"
+    r"|plausible|for (?:demonstration|illustration)"
     r"|for the sake of (?:argument|example|this)|let'?s (?:say|assume|suppose)|I(?:'ll| will"
     r"| must)? "
     r"assume|we(?:'ll| will| can)? assume|assum(?:e|ed|ing) (?:the |that |a |verified "
