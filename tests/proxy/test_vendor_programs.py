@@ -17,7 +17,6 @@ import pytest
 
 from support.coding_agents import (
     MAKERS,
-    PACKAGES,
     PROMPT,
     Desk,
     find_modules,
@@ -82,7 +81,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("agent", PACKAGES)
+@pytest.mark.parametrize("agent", TOOLS)
 def test_requests_tools_and_sub_agents_of_a_program_are_recorded(
     agent: str, modules: Path, home: Home, tmp_path: Path
 ) -> None:
@@ -115,7 +114,7 @@ def test_requests_tools_and_sub_agents_of_a_program_are_recorded(
     assert _find_traces(tmp_path / "desk", str(home.root)) == []
 
 
-@pytest.mark.parametrize("agent", PACKAGES)
+@pytest.mark.parametrize("agent", TOOLS)
 def test_a_kill_during_a_tool_call_names_the_tool(
     agent: str, modules: Path, home: Home, tmp_path: Path
 ) -> None:

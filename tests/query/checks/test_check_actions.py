@@ -465,7 +465,7 @@ def test_a_check_without_anything_to_look_at_has_not_passed(home: Home) -> None:
         run.child("parse", "step").end()
     with evidence_of(home) as evidence:
         names = [check.name for check in all_checks()]
-        inapplicable = find_inapplicable(evidence.run, names)
+        inapplicable = find_inapplicable(evidence.run, names, evidence)
 
     assert {"failed-tool", "invalid-history", "cache-miss", "duplicate-delivery"} <= {*inapplicable}
     assert {"crash", "uncaught-exception"}.isdisjoint(inapplicable)
@@ -475,6 +475,21 @@ def test_a_check_of_model_calls_applies_to_a_run_with_one(home: Home) -> None:
     with recording(home) as run:
         think(run, request(text=TASK), answer(text="It was closed."))
     with evidence_of(home) as evidence:
-        inapplicable = find_inapplicable(evidence.run, ["invalid-history", "failed-tool"])
+        names = ["invalid-history", "unsupported-answer", "failed-tool"]
+        inapplicable = find_inapplicable(evidence.run, names, evidence)
 
     assert inapplicable == ["failed-tool"]
+
+
+@pytest.mark.parametrize(("sent", "received"), [(None, None), ("[[", '{"shape": "unknown"}')])
+def test_a_check_of_contents_does_not_apply_without_readable_bodies(
+    home: Home, sent: str | None, received: str | None
+) -> None:
+    with recording(home) as run:
+        run.child("chat", "llm", body=sent).end(received)
+        run.child("look", "tool").end()
+    names = ["unsupported-answer", "task-not-passed", "soft-error", "failed-call", "failed-tool"]
+    with evidence_of(home) as evidence:
+        inapplicable = find_inapplicable(evidence.run, names, evidence)
+
+    assert inapplicable == ["unsupported-answer", "task-not-passed", "soft-error"]

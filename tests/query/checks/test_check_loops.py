@@ -153,6 +153,29 @@ def test_the_same_error_three_times(home: Home) -> None:
     assert "3 times" in found.message and "no such city" in found.message
 
 
+def test_a_loop_of_one_error_is_only_reported_as_repeated_error(home: Home) -> None:
+    with recording(home) as run:
+        for _ in range(4):
+            use(run, '{"n": 1}', error=ValueError("no such city"))
+
+    assert findings(home, loops.loop) == []
+    assert len(findings(home, loops.repeated_tool_error)) == 1
+
+
+def test_an_error_about_arguments_is_the_fault_of_the_model_that_repeated_it(home: Home) -> None:
+    requesters = []
+    with recording(home) as run:
+        for n in range(3):
+            made = call({"town": "Oslo"}, f"c{n}")
+            requesters.append(think(run, request(), answer(made)))
+            error = TypeError("weather() got an unexpected keyword argument 'town'")
+            use(run, '{"town": "Oslo"}', call_id=f"c{n}", error=error)
+
+    (found,) = findings(home, loops.repeated_tool_error)
+
+    assert found.cause == requesters[0].id
+
+
 def test_different_errors_are_no_repetition(home: Home) -> None:
     with recording(home) as run:
         for n in range(4):

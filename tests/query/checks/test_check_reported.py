@@ -111,7 +111,7 @@ def test_what_a_program_says_leads_no_chain(home: Home) -> None:
         debugger = Debugger(store)
         kinds = [finding.kind for finding in debugger.check(run.run_id).ordered()]
 
-    assert kinds == ["tool/failed", "error/reported", "repeated-tool-error", "loop/exact"]
+    assert kinds == ["tool/failed", "error/reported", "repeated-tool-error"]
 
 
 def test_what_a_span_tells_of_itself_is_not_told_again(home: Home) -> None:

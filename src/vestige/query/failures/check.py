@@ -58,7 +58,8 @@ def examine(store: Store, run: Run, save: SaveResults | None = None) -> CheckRep
     """Return the stored results if they have the current versions, else run the checks."""
     report = find_all_findings(store, run, save)
     findings = lower_common_findings(store, run.info, report.findings)
-    inapplicable = find_inapplicable(run, report.passed)
+    evidence = Evidence(run, store.read_body)
+    inapplicable = find_inapplicable(run, report.passed, evidence)
     passed = [name for name in report.passed if name not in inapplicable]
     return CheckReport(findings, passed, report.failed, inapplicable)
 

@@ -50,7 +50,7 @@ _TIERS: Final = (
 )
 _OTHER: Final = 5
 
-BELOW_CHANCE: Final = frozenset(["health/secret", "loop/exact"])
+BELOW_CHANCE: Final = frozenset(["health/secret"])
 """Kinds with at least 5 findings in bench/precision.json, and a precision below chance there."""
 
 

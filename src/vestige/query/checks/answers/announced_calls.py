@@ -156,5 +156,5 @@ def _finding(
         cause=action.call.id,
         evidence=ids[:EVIDENCE_MAX],
         message=f"{message}.",
-        command=f"vestige body {action.call.short_id}",
+        command=f"vestige body {action.call.short_id} --out --text",
     )

@@ -54,8 +54,9 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _MADE_UP = re.compile(
-    r"\b(?:simulat(?:e|es|ed|ing)|hypothetical(?:ly)?|placeholders?(?! text)|fabricat(?:e|ed|ing)|pretend"
-    r"|made[- ]up(?! of)|dummy|mock(?:ed|ing)?|plausible|for (?:demonstration|illustration)"
+    r"\b(?:simulat(?:e|es|ed|ing)|hypothetical(?:ly)?|placeholders?(?! text)"
+    r"|fabricat(?:e|ed|ing)|pretend|made[- ]up(?! of)|dummy|mock(?:ed|ing)?"
+    r"|plausible|for (?:demonstration|illustration)"
     r"|for the sake of (?:argument|example|this)|let'?s (?:say|assume|suppose)|I(?:'ll| will"
     r"| must)? "
     r"assume|we(?:'ll| will| can)? assume|assum(?:e|ed|ing) (?:the |that |a |verified "
@@ -183,7 +184,7 @@ def _made_up_finding(
         evidence=[action.call.id, *([failed.call.id] if failed else [])],
         message=f'The model made up data ("{formatting.single_line(words, 40)}") {reason}: '
         f"{_excerpt(action.text, words)}",
-        command=f"vestige body {action.call.short_id}",
+        command=f"vestige body {action.call.short_id} --out --text",
     )
 
 
@@ -208,7 +209,7 @@ def _no_evidence_finding(
         evidence=[action.call.id],
         message=f'Answer without evidence: the text says "{formatting.single_line(claim[0], 60)}", '
         f"but no tool ran, and {shown} occurs nowhere before it.",
-        command=f"vestige body {action.call.short_id}",
+        command=f"vestige body {action.call.short_id} --out --text",
     )
 
 
@@ -226,7 +227,7 @@ def _refusal_finding(evidence: Evidence, action: Action) -> Finding | None:
         evidence=[action.call.id],
         message="The model refused the task without using a tool: "
         f"{_excerpt(action.text, refusal[0])}",
-        command=f"vestige body {action.call.short_id}",
+        command=f"vestige body {action.call.short_id} --out --text",
     )
 
 

@@ -169,7 +169,7 @@ def _origin_finding(
         message=f'"{shown}" of the final answer is first stated by '
         f"{formatting.single_line(first.call.component, 40)} ({first.call.short_id}), and no tool "
         "returned it before.",
-        command=f"vestige body {first.call.short_id}",
+        command=f"vestige body {first.call.short_id} --out --text",
     )
 
 
@@ -184,5 +184,5 @@ def _missing_finding(evidence: Evidence, before: Action, final: Action) -> Findi
         message=f"The final answer ({final.call.short_id}) is in no earlier message; the last "
         f"report before it is {formatting.single_line(before.call.component, 40)}'s "
         f"({before.call.short_id}).",
-        command=f"vestige body {before.call.short_id}",
+        command=f"vestige body {before.call.short_id} --out --text",
     )

@@ -81,7 +81,7 @@ def broken_instruction(evidence: Evidence) -> Iterator[Finding]:
             cause=action.call.id,
             evidence=[each.call.id for each, _ in cases][:EVIDENCE_MAX],
             message=f"{broken.message}{count}.",
-            command=f"vestige body {action.call.short_id}",
+            command=f"vestige body {action.call.short_id} --out --text",
         )
 
 

@@ -20,7 +20,7 @@ from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
 WORDS_MIN: Final = 6
-"""Fewer words are a name or an id, which a program replaces by what it stands for."""
+"""Fewer words are a name or an id, which a program looks up."""
 SHARE_MIN: Final = 0.4
 """Share of the task's words that a prompt about it contains, however it is worded."""
 TASK_MAX: Final = 20_000

@@ -19,6 +19,7 @@ from vestige.query.checks.requested_calls import (
     latest_results,
     model_calls,
 )
+from vestige.query.checks.tools.failed_tools import find_call_at_fault
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
@@ -72,17 +73,26 @@ class Call:
     confidence=0.9,
     false_positives="intended polling: only a hint if results differ between rounds, or if "
     "arguments are not recorded",
-    version=4,
+    version=5,
 )
 def loop(evidence: Evidence) -> Iterator[Finding]:
     found = 0
     for calls in _sequences(evidence):
         for repeat in find_repeats([call.key for call in calls], ROUNDS_MIN):
+            if _is_one_error(calls[repeat.begin : repeat.end]):
+                continue  # `repeated-tool-error` reports it
             if found < FINDINGS_MAX:
                 yield _to_finding(evidence, calls, repeat)
             found += 1
         if found:
             return  # loops of a component would be reported twice
+
+
+def _is_one_error(calls: Sequence[Call]) -> bool:
+    """Return whether the calls of one tool all failed with the same error."""
+    if any(call.span.type != "tool" or call.span.status not in FAILED for call in calls):
+        return False
+    return len({(call.name, call.result) for call in calls}) == 1
 
 
 def _sequences(evidence: Evidence) -> Iterator[list[Call]]:
@@ -237,6 +247,7 @@ def _result(span: SpanInfo) -> object:
     severity="warning",
     confidence=0.9,
     false_positives="a tool that is called until something else is ready",
+    version=2,
 )
 def repeated_tool_error(evidence: Evidence) -> Iterator[Finding]:
     by_error: dict[tuple[str, str], list[SpanInfo]] = {}
@@ -245,10 +256,11 @@ def repeated_tool_error(evidence: Evidence) -> Iterator[Finding]:
             by_error.setdefault((span.name, _error_text(evidence, span)), []).append(span)
     repeated = [(key, spans) for key, spans in by_error.items() if len(spans) >= ROUNDS_MIN]
     for (name, error), spans in repeated[:FINDINGS_MAX]:
+        requester = find_call_at_fault(evidence, spans[0], error)
         yield make_finding(
             evidence,
             "repeated-tool-error",
-            cause=spans[0].id,
+            cause=spans[0].id if requester is None else requester.id,
             evidence=[span.id for span in spans[:EVIDENCE_MAX]],
             message=f"{formatting.single_line(name, 60)} failed {len(spans)} times with the same "
             f"error: {formatting.single_line(error, 160) or 'no message'}.",

@@ -172,6 +172,14 @@ def _arguments_kind(error: str) -> str:
     return "resource/missing" if missing else "tool/bad-arguments"
 
 
+def find_call_at_fault(evidence: Evidence, span: SpanInfo, error: str) -> SpanInfo | None:
+    """Return the model call whose arguments made a tool fail; None if the tool is at fault."""
+    action = action_of(evidence, span)
+    if action is None or not _are_arguments_at_fault(evidence, span, error):
+        return None
+    return action.call
+
+
 def _are_arguments_at_fault(evidence: Evidence, span: SpanInfo, error: str) -> bool:
     """Return whether an error is about the arguments: it says so, or it quotes one of them.
 
