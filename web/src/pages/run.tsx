@@ -4,6 +4,7 @@
  */
 
 import { useEffect, useRef } from "preact/hooks";
+import { exported } from "../api";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { useCommands } from "../palette";
@@ -15,6 +16,7 @@ import { TabPanel, Tabs } from "../parts/tabs";
 import {
   adjust,
   filter,
+  href,
   LISTS,
   openSpan,
   range,
@@ -77,6 +79,7 @@ export function Run() {
     return (
       <div class="page-pad">
         <Failed error={error} again={again} />
+        {!exported && <a href={href("home")}>All runs</a>}
       </div>
     );
   if (!run) return <Loading what="the run" />;

@@ -5,7 +5,8 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { exported, post } from "../api";
 import type { NotesData } from "../types";
 import { asApiError, useAnswer } from "../use-query";
-import { moment, visible } from "./format";
+import { count, moment, visible } from "./format";
+import { RenderedText } from "./rendered-text";
 
 /** Tags that a note can start with; any other `#word` is a tag, too. */
 const TAGS = ["#culprit", "#flaky", "#wontfix", "#fixed"];
@@ -33,6 +34,18 @@ export function NoteMark({ notes }: { notes: NotesData["notes"] | undefined }) {
     <span class="note-mark" title={text}>
       ✎<span class="sr">{notes.length === 1 ? "1 note" : `${notes.length} notes`}</span>
     </span>
+  );
+}
+
+/** A link from the head of a run to the notes on it: of people, and reports of `vestige explain`. */
+export function RunNotes({ run, open }: { run: string; open: () => void }) {
+  const notes = useNotes(run);
+  const times = [...notes.values()].reduce((sum, each) => sum + each.length, 0);
+  if (!times) return null;
+  return (
+    <button type="button" class="plain link note-mark" onClick={open}>
+      ✎ {count(times)} {times === 1 ? "note" : "notes"}
+    </button>
   );
 }
 
@@ -89,9 +102,13 @@ export function Notes({ run, span = null }: { run: string; span?: string | null 
             {note.author ? visible(note.author) : "anonymous"} · {moment(note.created_at)}
             {note.span && !span ? ` · ${note.span}` : ""}
           </div>
-          <div class="trace">
-            <NoteText text={note.text} />
-          </div>
+          {note.text.trim().includes("\n") ? (
+            <RenderedText text={note.text} />
+          ) : (
+            <div class="trace">
+              <NoteText text={note.text} />
+            </div>
+          )}
         </div>
       ))}
       {!exported && !open && (

@@ -6,7 +6,8 @@ import type { RunModel } from "../model";
 import { MoreLikeThis } from "../pages/failures";
 import { Severity, Status } from "../parts/badges";
 import { cost, count, dateTime, durationMs, moment, oneLine, short } from "../parts/format";
-import { openSpan } from "../router";
+import { RunNotes } from "../parts/notes";
+import { openSpan, showView } from "../router";
 import type { Finding, Losses, OverviewData } from "../types";
 import { type Lineage, LineageLine } from "./lineage";
 
@@ -38,6 +39,7 @@ export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
         <span class="quiet" title={moment(info.started_at)}>
           {facts(run, overview).join(" · ")}
         </span>
+        <RunNotes run={info.short_id} open={() => showView("metadata")} />
         {missing(run.losses).map((text) => (
           <span class="badge warn" key={text}>
             {text}
