@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from vestige.record.redaction.masking import mask
+from vestige.record.redaction.output_redaction import redact_values
 from vestige.record.redaction.redactor import Redactor
 
 REDACTOR = Redactor()
@@ -403,3 +404,12 @@ def test_a_word_that_begins_like_a_shape_stays(name: str) -> None:
 )
 def test_code_and_ids_that_name_a_secret_stay(text: str) -> None:
     assert REDACTOR.text(text) == text
+
+
+def test_the_tokens_of_a_response_stay_in_values_too() -> None:
+    """An answer with log probabilities has a key `token` for each of its words."""
+    choice = {"token": "Hi4there", "logprob": -0.1, "top_logprobs": [{"token": "a1", "logprob": 0}]}
+
+    assert REDACTOR.value(choice) == choice
+    assert redact_values({"content": [choice]}) == {"content": [choice]}
+    assert REDACTOR.value({"token": "Hi4there9x"}) != {"token": "Hi4there9x"}

@@ -320,6 +320,7 @@ def test_an_idle_child_that_its_parent_stops_is_a_hint(
 
     assert done.returncode == 0, done.stderr
     assert (found.kind, found.severity) == ("crash/SIGTERM", severity)
+    assert ("exited unexpectedly" in found.message) == busy
 
 
 @pytest.mark.parametrize(("work", "severity"), [("pass", "hint"), (CALL, "error")])

@@ -58,6 +58,7 @@ from vestige.record.redaction.secret_values import (
     WEAK,
     WORD,
     grade,
+    is_mixed_letters,
 )
 
 FindWord = Callable[[str], str | None]
@@ -260,7 +261,9 @@ def _find_unassigned(context: KeyContext, closed: re.Match[str] | None) -> Itera
         if word := _NEXT_WORD.match(text, end):
             # Sentences contain "the default password for" and "the login page password" too.
             is_file = netrc[0].startswith("login") and _MACHINE.search(before) is not None
-            if is_file or any(map(str.isdigit, word["v"])):
+            if is_mixed_letters(word["v"]):
+                yield context.hit(*word.span("v"))
+            elif is_file or any(map(str.isdigit, word["v"])):
                 yield context.hit(*word.span("v"), WORD if is_file else WEAK)
     elif stated := _STATED.match(text, end):
         yield _find_stated(context, stated)

@@ -16,9 +16,9 @@ redactor.py to records.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from vestige._runtime.regular_expressions import re
 from vestige.record.coercion import safe_str, text_of_bytes
@@ -258,6 +258,11 @@ def doubtful_word(key: str) -> str | None:
 def masks_numbers(word: str) -> bool:
     """Return whether a number is a secret too. Under `token` and plurals it is a count."""
     return word != "token" and not word.endswith("s")
+
+
+def is_token_choice(value: Mapping[Any, Any]) -> bool:
+    """Return whether an object is a token of a response: `{"token": "Hi", "logprob": -0.1}`."""
+    return "token" in value and ("logprob" in value or "logProbability" in value)
 
 
 def words_of(key: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from vestige._runtime.structs import msgspec
 from vestige.home import get_home
 from vestige.limits import NESTING_MAX
 from vestige.record.redaction.environment_secrets import secrets_in_environment
-from vestige.record.redaction.masking import is_secret_key, unused_key
+from vestige.record.redaction.masking import is_secret_key, is_token_choice, unused_key
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.stream_redaction import redact_stream
 from vestige.record.run import LogInfo, Run, SpanInfo
@@ -168,7 +168,8 @@ def _redact_object(value: dict[Any, Any], redact: Callable[[str], str], depth: i
     for name, inner in value.items():
         is_text = isinstance(name, str)
         new_name = unused_key(redact(name), found, numbers) if is_text else name
-        found[new_name] = _redact_nested(inner, name if is_text else "", redact, depth - 1)
+        key = name if is_text and not (name == "token" and is_token_choice(value)) else ""
+        found[new_name] = _redact_nested(inner, key, redact, depth - 1)
     is_same = all(new is old for new, old in zip(found, value, strict=True)) and all(
         found[name] is value[name] for name in value
     )

@@ -30,6 +30,7 @@ from vestige.record.json_render import json_text
 from vestige.record.redaction.masking import (
     KeyRule,
     doubtful_word,
+    is_token_choice,
     mask,
     masks_numbers,
     unused_key,
@@ -266,6 +267,8 @@ class Redactor:
         for key, item in value.items():
             if isinstance(item, (dict, list)):
                 new: Any = self._nested(item, counts, depth - 1)
+            elif key == "token" and isinstance(item, str) and is_token_choice(value):
+                new = self.text(item, counts)
             else:
                 new = self._scalar(key, item, counts)
             cleaned[unused_key(self.text(key, counts), cleaned, numbers)] = new
