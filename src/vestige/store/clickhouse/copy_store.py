@@ -24,7 +24,7 @@ from vestige.errors import StoreError, UsageError
 from vestige.limits import MIB
 from vestige.store.clickhouse.address import parse_address
 from vestige.store.clickhouse.clickhouse_store import ClickHouseStore
-from vestige.store.clickhouse.ingest.staging import PREVIEW_CHARACTERS, Staging
+from vestige.store.clickhouse.ingest.staging import Staging
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 ROWS_PER_STEP: Final = 20_000
@@ -180,7 +180,8 @@ def verify_copy(path: Path, address: str) -> dict[str, tuple[int, int]]:
     ):
         before, after = source.sizes(), target.sizes()
         counts = {
-            name: (getattr(before, name), getattr(after, name)) for name in ("runs", "spans", "logs")
+            name: (getattr(before, name), getattr(after, name))
+            for name in ("runs", "spans", "logs")
         }
         for name, (expected, found) in counts.items():
             if expected != found:
@@ -286,12 +287,11 @@ SELECT body, min(tenant), min(at) FROM (
 ) WHERE body > ? GROUP BY body ORDER BY body
 """
 _COUNTERS: Final = {
-    "runs": "SELECT seq FROM sqlite_sequence WHERE name = 'runs'",
-    "closes": "SELECT seq FROM sqlite_sequence WHERE name = 'closes'",
+    "runs": "SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'",
+    "closes": "SELECT max(seq) FROM sqlite_sequence WHERE name = 'closes'",
     "writers": "SELECT max(id) FROM writers",
     "spans": "SELECT max(id) FROM spans",
     "logs": "SELECT max(id) FROM logs",
     "links": "SELECT max(rowid) FROM links",
     "bodies": f"SELECT max(body) FROM ({_REFERENCES.replace('?', '0')})",
 }
-assert PREVIEW_CHARACTERS
