@@ -35,6 +35,10 @@ class ClickHouseServer:
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill the server as a power cut would: it cannot finish anything."""
         self._process.kill()

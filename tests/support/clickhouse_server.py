@@ -14,6 +14,8 @@ import re
 import sys
 import tempfile
 import threading
+from email.parser import BytesParser
+from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -112,6 +114,18 @@ class Engine:
         return (bytes(result.bytes()) if result else b""), format_name
 
 
+def _parse_form(kind: str, body: bytes) -> dict[str, str]:
+    """Return the fields of a form."""
+    head = f"Content-Type: {kind}\r\n\r\n".encode()
+    fields = {}
+    for part in BytesParser(policy=HTTP).parsebytes(head + body).iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        assert isinstance(name, str) and isinstance(content, bytes)
+        fields[name] = content.decode()
+    return fields
+
+
 def _render(value: str) -> str:
     if _PLAIN.fullmatch(value):
         return value
@@ -162,6 +176,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _query(self, body: bytes) -> None:
         options = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
+        kind = self.headers.get("content-type") or ""
+        if kind.startswith("multipart/form-data"):  # how long parameters are sent
+            options |= _parse_form(kind, body)
+            body = b""
         sql, data = options.get("query", ""), body
         if not sql:
             head, newline, rest = body.partition(b"\n")

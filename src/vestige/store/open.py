@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING
 from vestige.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from vestige.store.clickhouse.copy_store import Progress
     from vestige.store.clickhouse.operations import EngineStatus
     from vestige.store.interface.ingest import ReadSpill
     from vestige.store.interface.search import StoreSchema
@@ -133,6 +136,20 @@ def read_server_status(location: str) -> EngineStatus:
     from vestige.store.clickhouse.operations import read_status
 
     return read_status(location)
+
+
+def copy_to_server(path: Path, location: str) -> Iterator[Progress]:
+    """Copy a file to a store on a server. A copy that was interrupted goes on."""
+    from vestige.store.clickhouse.copy_store import copy_to_clickhouse
+
+    yield from copy_to_clickhouse(path, location)
+
+
+def verify_server_copy(path: Path, location: str) -> Mapping[str, tuple[int, int]]:
+    """Compare a copy with its source. Raise StoreError if they differ."""
+    from vestige.store.clickhouse.copy_store import verify_copy
+
+    return verify_copy(path, location)
 
 
 def is_server_address(location: Location) -> bool:

@@ -15,6 +15,7 @@ STORE: Final = {
     "status": "vestige.cli.manage.store_engine:status",
     "init": "vestige.cli.manage.store_engine:init",
     "upgrade": "vestige.cli.manage.store_engine:upgrade",
+    "copy": "vestige.cli.manage.store_engine:copy",
     "collect": "vestige.cli.manage.collect:collect",
     "recover": "vestige.cli.manage.recover:recover",
     "prune": "vestige.cli.manage.prune:prune",

@@ -1,4 +1,4 @@
-"""`vestige store init`, `upgrade`, `status`: a store on a ClickHouse server."""
+"""`vestige store init`, `upgrade`, `status`, `copy`: a store on a ClickHouse server."""
 
 from __future__ import annotations
 
@@ -150,3 +150,36 @@ def _find_address(home: Home, address: str | None) -> str:
             " the setting `store`). A store in a file needs no set-up."
         )
     return found
+
+
+@click.command(
+    "copy",
+    cls=Examples,
+    examples="""
+  vestige store copy ~/.vestige/store.db clickhouse://db:8123/vestige
+""",
+    exits="0 copied and verified, 2 bad address or target not empty, 3 a row differs",
+)
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.option("--no-verify", is_flag=True, help="Do not compare the copy with its source.")
+def copy(source: str, target: str, no_verify: bool) -> None:
+    """Copy the runs of a SQLite file to a store on a ClickHouse server.
+
+    A copy that was interrupted goes on when the command is repeated. Stop the servers and
+    collectors of both stores first.
+    """
+    from pathlib import Path
+
+    from vestige.store.open import copy_to_server, verify_server_copy
+
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise UsageError(f"{source}: not a file (expected a store.db).")
+    for progress in copy_to_server(path, target):
+        click.echo(f"{progress.table}: {progress.rows} rows", err=True)
+    if no_verify:
+        click.echo("Copied, not verified.")
+        return
+    counts = verify_server_copy(path, target)
+    click.echo("Copied and verified: " + ", ".join(f"{n[0]} {name}" for name, n in counts.items()))

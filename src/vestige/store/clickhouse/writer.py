@@ -115,7 +115,7 @@ class ClickHouseWriter(StoreConnection):
             " Send the records again."
         )
 
-    def _run(self, operation: Callable[[Staging], Result]) -> Result:
+    def run_operation(self, operation: Callable[[Staging], Result]) -> Result:
         """Run an operation in the current transaction, or in one of its own."""
         with self.transaction():
             assert self._transaction is not None
@@ -138,7 +138,7 @@ class ClickHouseWriter(StoreConnection):
                 row_loader.load_writers(staging, [position.writer])
             return staging.writer.append(batch, position, malformed, tenant)
 
-        return self._run(operation)
+        return self.run_operation(operation)
 
     def append_remote(
         self,
@@ -151,7 +151,7 @@ class ClickHouseWriter(StoreConnection):
             row_loader.load_writers(staging, [writer for writer, _ in ends])
             return staging.writer.append_remote(records, ends, tenant)
 
-        return self._run(operation)
+        return self.run_operation(operation)
 
     def sync(self) -> None:
         """Do nothing: a commit is durable when it is acknowledged."""
@@ -166,14 +166,14 @@ class ClickHouseWriter(StoreConnection):
             )
             staging.extra.setdefault("journals", []).append((writer, generation, 0, 1))
 
-        self._run(operation)
+        self.run_operation(operation)
 
     def end_writer(self, writer: str, outcome: str) -> None:
         def operation(staging: Staging) -> None:
             row_loader.load_writers(staging, [writer])
             staging.writer.end_writer(writer, outcome)
 
-        self._run(operation)
+        self.run_operation(operation)
 
     def stamp_writer(
         self, writer: WriterInfo, records: Iterable[Log | SpanClose], outcome: str
@@ -185,7 +185,7 @@ class ClickHouseWriter(StoreConnection):
             row_loader.load_writers(staging, [writer.writer])
             staging.writer.stamp_writer(writer, batch, outcome)
 
-        self._run(operation)
+        self.run_operation(operation)
 
     def finish_rootless_runs(self) -> int:
         def operation(staging: Staging) -> int:
@@ -200,7 +200,7 @@ class ClickHouseWriter(StoreConnection):
 
         if not retention.has_rootless(self._client, self._view()):
             return 0
-        return self._run(operation)
+        return self.run_operation(operation)
 
     def mark_imported(self, run_ids: Iterable[str], at_ns: int) -> None:
         ids = list(run_ids)
@@ -210,14 +210,14 @@ class ClickHouseWriter(StoreConnection):
             staging.writer.mark_imported(ids, at_ns)
 
         if ids:
-            self._run(operation)
+            self.run_operation(operation)
 
     def pin(self, run_id: str, pinned: bool = True) -> None:
         def operation(staging: Staging) -> None:
             row_loader.load_runs(staging, [run_id])
             staging.writer.pin(run_id, pinned)
 
-        self._run(operation)
+        self.run_operation(operation)
 
     def prune(self, policy: RetentionPolicy, now_ns: int, dry_run: bool = False) -> PruneResult:
         def operation(staging: Staging) -> PruneResult:
@@ -232,7 +232,7 @@ class ClickHouseWriter(StoreConnection):
             finally:
                 transaction.staging.close()
         self._require_writable()
-        result = self._run(operation)
+        result = self.run_operation(operation)
         retention.drop_empty_weeks(self._client, self._view())
         return result
 
@@ -260,7 +260,7 @@ class ClickHouseWriter(StoreConnection):
                 for text in texts or (None,):
                     added.append((*rows[0], len(added), result.name, result.version, text, 0))
 
-        self._run(operation)
+        self.run_operation(operation)
 
     def add_note(self, note: Note, tenant: str | None = None) -> bool:
         def operation(staging: Staging) -> bool:
@@ -273,7 +273,7 @@ class ClickHouseWriter(StoreConnection):
                 )
             return added
 
-        return self._run(operation)
+        return self.run_operation(operation)
 
     def delete_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
         def operation(staging: Staging) -> bool:
@@ -285,7 +285,7 @@ class ClickHouseWriter(StoreConnection):
                 staging.extra.setdefault("notes", []).extend((*row[:-1], 1) for row in rows)
             return deleted
 
-        return self._run(operation)
+        return self.run_operation(operation)
 
     def get_fact(self, key: str) -> str | None:
         view = self._view()
@@ -297,7 +297,7 @@ class ClickHouseWriter(StoreConnection):
         def operation(staging: Staging) -> None:
             staging.extra.setdefault("facts", []).append((key, value, 0))
 
-        self._run(operation)
+        self.run_operation(operation)
 
 
 def _load_notes(staging: Staging, run: int | None) -> None:

@@ -21,6 +21,7 @@ from vestige.record.redaction.stream_redaction import spell
 from vestige.store.cancellation import check_cancelled
 from vestige.store.clickhouse.client import Client
 from vestige.store.clickhouse.current import View
+from vestige.store.clickhouse.read.bodies import read_bodies
 from vestige.store.clickhouse.read.spans import SPAN_REF, to_span_ref
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, SpanRef
 
@@ -241,23 +242,23 @@ class _Scan:
         candidates = self._prefilter("data")
         if self._query.literals:
             # The text of a streamed response is spread over its events.
-            candidates = f"({candidates} OR position(substring(data, 1, 4096), 'data:') > 0)"
+            candidates = f"({candidates} OR {_IS_STREAM})"
         direction = "DESC" if self._run is None else "ASC"
         found: list[_Text] = []
         parameters = {**view.parameters(), **self._literals(), "run": self._run or 0}
         while True:
+            # Ids first: to find the newest versions of all texts would sort them.
             rows = self._client.query(
-                f"SELECT id, data, size_bytes FROM {view.current('bodies', where)}"
-                f" WHERE evicted_ns IS NULL AND {candidates} ORDER BY id {direction}"
-                f" LIMIT {_BODIES_PER_READ}",
+                f"SELECT DISTINCT id FROM bodies WHERE {view.visible('bodies')} AND {where}"
+                f" AND {candidates} ORDER BY id {direction} LIMIT {_BODIES_PER_READ}",
                 **parameters,
-                as_bytes=("data",),
                 low=low,
                 top=top,
             )
-            for body_id, data, size_bytes in rows:
-                self._bytes += size_bytes
-                text = self._match(body_id, bytes(data))
+            texts = read_bodies(self._client, view, [row[0] for row in rows])
+            for body_id, data in sorted(texts, reverse=self._run is None):
+                self._bytes += len(data)
+                text = self._match(body_id, data)
                 if text is not None:
                     found.append(text)
             if len(rows) < _BODIES_PER_READ or self._bytes > SEARCH_BYTES_MAX:
@@ -328,7 +329,13 @@ class _Scan:
         return owners
 
 
-_BODIES_PER_READ: Final = 500
+_BODIES_PER_READ: Final = 1_000
+_IS_STREAM: Final = (
+    "(match(substring(data, 1, 64), '^(data|event|id|retry)?:')"
+    " OR position(substring(data, 1, 16384), '\\ndata:') > 0"
+    r" OR match(substring(data, 1, 16384), '\\}\\s*\\n\\s*\\{'))"
+)
+"""Whether a body is a stream of server-sent events."""
 
 
 def _make_hit(

@@ -36,21 +36,22 @@ _SETTINGS: Final = {
 _FUNCTIONS = """
     abs and any anyLast argMax argMin array arrayConcat arrayCount arrayDistinct arrayElement
     arrayExists arrayFilter arrayJoin arrayMap arraySlice arraySort arrayStringConcat arraySum
-    assumeNotNull avg avgIf bitAnd bitOr caseWithExpression ceil coalesce concat count countDistinct
-    countIf countSubstrings dateDiff dense_rank divide empty endsWith equals exp extract extractAll
-    first_value floor format formatDateTime formatReadableQuantity formatReadableSize
-    formatReadableTimeDelta fromUnixTimestamp fromUnixTimestamp64Milli fromUnixTimestamp64Nano
-    globalIn greater greaterOrEquals greatest groupArray groupUniqArray has hasToken hex identity if
-    ifNull ilike in indexOf intDiv isNotNull isNull JSONExtractArrayRaw JSONExtractBool
-    JSONExtractFloat JSONExtractInt JSONExtractKeys JSONExtractRaw JSONExtractString JSONExtractUInt
-    JSONHas JSONLength JSONType lag lagInFrame lambda last_value lead leadInFrame least left
-    leftUTF8 length lengthUTF8 less lessOrEquals like log log10 log2 lower lowerUTF8 match max maxIf median
-    min minIf minus modulo multiIf multiply multiSearchAny negate not notEmpty notEquals notILike
-    notIn notLike now nullIf or plus position positionCaseInsensitive pow quantile quantileExact
-    quantileIf quantileTDigest quantiles rank replaceAll replaceOne replaceRegexpAll right round
-    row_number splitByChar splitByString startsWith stddevPop stddevSamp substring substringUTF8 sum
-    sumIf sumMap toDate toDateTime toDateTime64 today toDayOfWeek toFloat64 toHour toInt32 toInt64
-    toMonday toMonth toNullable toStartOfDay toStartOfHour toStartOfInterval toStartOfMinute
+    assumeNotNull avg avgIf bitAnd bitOr caseWithExpression ceil coalesce concat count
+    countDistinct countIf countSubstrings dateDiff dense_rank divide empty endsWith equals exp
+    extract extractAll first_value floor format formatDateTime formatReadableQuantity
+    formatReadableSize formatReadableTimeDelta fromUnixTimestamp fromUnixTimestamp64Milli
+    fromUnixTimestamp64Nano globalIn greater greaterOrEquals greatest groupArray groupUniqArray
+    has hasToken hex identity if ifNull ilike in indexOf intDiv isNotNull isNull
+    JSONExtractArrayRaw JSONExtractBool JSONExtractFloat JSONExtractInt JSONExtractKeys
+    JSONExtractRaw JSONExtractString JSONExtractUInt JSONHas JSONLength JSONType lag lagInFrame
+    lambda last_value lead leadInFrame least left leftUTF8 length lengthUTF8 less lessOrEquals
+    like log log10 log2 lower lowerUTF8 match max maxIf median min minIf minus modulo multiIf
+    multiply multiSearchAny negate not notEmpty notEquals notILike notIn notLike now nullIf or
+    plus position positionCaseInsensitive pow quantile quantileExact quantileIf quantileTDigest
+    quantiles rank replaceAll replaceOne replaceRegexpAll right round row_number splitByChar
+    splitByString startsWith stddevPop stddevSamp substring substringUTF8 sum sumIf sumMap
+    toDate toDateTime toDateTime64 today toDayOfWeek toFloat64 toHour toInt32 toInt64 toMonday
+    toMonth toNullable toStartOfDay toStartOfHour toStartOfInterval toStartOfMinute
     toStartOfMonth toStartOfWeek toString toTypeName toUInt64 toUnixTimestamp toYear toYYYYMM
     toYYYYMMDD topK trim tuple tupleElement uniq uniqExact uniqIf unhex upper upperUTF8 varPop
     yesterday CAST toIntervalDay toIntervalHour toIntervalMinute toIntervalWeek xor

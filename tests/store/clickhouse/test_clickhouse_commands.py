@@ -1,0 +1,89 @@
+"""The commands and the server of a home whose store is on ClickHouse."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support.clickhouse import ClickHouseServer
+from support.stored_runs import make_run, run_id_of
+from vestige.cli.main import cli
+from vestige.fleet.server.receive import Receiver
+from vestige.home import Home
+from vestige.store.open import open_store, read_change_marker
+from vestige.store.protocol import SearchQuery
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def address(
+    clickhouse_server: ClickHouseServer, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    home.make()
+    made = clickhouse_server.make_store()
+    monkeypatch.setenv("VESTIGE_STORE", made)
+    yield made
+    clickhouse_server.release_store(made)
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+
+
+def test_commands_read_the_runs_of_the_server(address: str, home: Home) -> None:
+    with open_store(address) as store:
+        store.append(make_run(1))
+        store.append(make_run(2, status="error", answer="no order 7 here"))
+
+    listed = json.loads(call("list", "--json").output)
+    assert [run["id"] for run in listed["runs"]] == [run_id_of(2), run_id_of(1)]
+    expected = {
+        ("show", "r2"): "triage: error",
+        ("transcript", "r2"): "no order 7 here",
+        ("stats", "--by", "tool"): "search",
+        ("grep", "no order"): "r2",
+        ("sql", "SELECT count() AS n FROM spans"): "6",
+        ("schema", "spans"): "LowCardinality",
+        ("doctor",): address,
+        ("note", "r2", "look here"): "r2",
+        ("pin", "r2"): "pinned",
+        ("check", "r2"): "r2",
+        ("diff", "r1", "r2"): "r2",
+        ("store", "status", "--store", address): "26.",
+    }
+    for arguments, text in expected.items():
+        assert text in call(*arguments).output, arguments
+    assert not home.store.exists()
+
+
+def test_a_server_receives_records_and_ends_of_writers(address: str, home: Home) -> None:
+    before = read_change_marker(address)
+    with Receiver(home) as receiver, receiver.transaction():
+        pass  # nothing arrives: no commit
+    with open_store(address) as store:
+        assert store.append_remote(make_run(1, ended=False)) == (6, 0)
+
+    assert before == b"0"
+    with open_store(address, readonly=True, tenant="default") as reader:
+        assert reader.run_ids() == [run_id_of(1)]
+
+
+def test_the_text_of_a_streamed_answer_is_found(address: str) -> None:
+    """The words of an answer are spread over the events of its stream."""
+    events = [
+        {"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("It is on", " its way")
+    ]
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    with open_store(address) as store:
+        store.append(make_run(1, answer=stream))
+        query = SearchQuery(re.compile("on its way"), ("on its way",), False, None, ("bodies",))
+        hits = store.search(query).hits
+
+    assert [(hit.part, hit.match, hit.start_byte) for hit in hits] == [
+        ("output", "on its way", None)
+    ]
