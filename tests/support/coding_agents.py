@@ -5,8 +5,8 @@ talks to a scripted model on loopback.
 
 NODE_MODULES has @anthropic-ai/claude-code, @openai/codex, @google/gemini-cli, opencode-ai,
 node@24, cline, @aaif/goose-binary-linux-x64 and @kilocode/cli-linux-x64 from npm. OpenHands is
-run with the Python of $OPENHANDS_PYTHON, which has openhands-sdk and openhands-tools. OUT/<agent> gets the files that the agent wrote, and `truth.json` with the
-tokens that the model counted.
+run with the Python of $OPENHANDS_PYTHON, which has openhands-sdk and openhands-tools. OUT/<agent>
+gets the files that the agent wrote, and `truth.json` with the tokens that the model counted.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     time_ms: int
     usage: Attributes
     cancelled: str
-    """The reason why there is no answer; empty if there is one."""
+    """The reason why an answer is missing; else empty."""
 
 
 def read_requests(history: Path) -> list[Request]:

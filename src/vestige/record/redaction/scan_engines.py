@@ -10,7 +10,7 @@ only for literals, and `FirstStage` confirms the hits with the standard library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -169,6 +169,40 @@ def _stop(*_: object) -> bool:
 
 def _append(number: int, _start: int, _end: int, _flags: int, numbers: list[int]) -> None:
     numbers.append(number)
+
+
+LiteralSearch = Callable[[str], list[int]]
+"""Returns the numbers of the literals in a text."""
+
+
+def build_literal_search(literals: Sequence[str]) -> LiteralSearch | None:
+    """Return a function that finds ASCII literals in a text; None without hyperscan.
+
+    One pass takes less time than one search for each literal when there are hundreds of them.
+    """
+    try:
+        import hyperscan
+
+        from vestige.record.redaction.scanner_cache import get_literal_database
+
+        database = get_literal_database([(each.encode(), False) for each in literals], None)
+        pool: list[Any] = [hyperscan.Scratch(database)]
+    except Exception:  # noqa: BLE001  # without the engine, each literal is searched for
+        return None
+    scan = database.scan
+
+    def find(text: str) -> list[int]:
+        numbers: list[int] = []
+        try:
+            scratch = pool.pop()
+        except IndexError:  # another thread, or a signal handler, is in the middle of a scan
+            scratch = hyperscan.Scratch(database)
+        # Unpaired surrogates are no literals, and keep the bytes around them in place.
+        scan(text.encode("utf-8", "surrogatepass"), _append, 0, numbers, scratch)
+        pool.append(scratch)
+        return sorted(set(numbers))
+
+    return find
 
 
 # --- the other engines ----------------------------------------------------------------------

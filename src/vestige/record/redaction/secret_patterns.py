@@ -37,7 +37,7 @@ from vestige.record.redaction.secret_values import (
 )
 
 if TYPE_CHECKING:
-    from vestige.record.redaction.hint_search import LiteralSearch
+    from vestige.record.redaction.scan_engines import LiteralSearch
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
@@ -492,7 +492,7 @@ def _find_hinted(text: str) -> list[Rule]:
 
 @cache
 def _hint_search() -> LiteralSearch | None:
-    from vestige.record.redaction.hint_search import build_literal_search
+    from vestige.record.redaction.scan_engines import build_literal_search
 
     return build_literal_search([hint for hint, _ in _BY_HINT])
 
