@@ -14,7 +14,9 @@ from support.provider_answers import chat, chat_call
 from support.provider_calls import spans_in
 from support.provider_server import Server
 from vestige.home import Home
+from vestige.query.debugger import Debugger
 from vestige.record.run import SpanInfo
+from vestige.store.sqlite.sqlite_store import SqliteStore
 
 KEY = "sk-test-4711471147114711"
 
@@ -52,6 +54,19 @@ def test_a_tool_is_recorded_between_its_model_calls(home: Home) -> None:
     assert tool.attributes["tool_call_id"] == "call_7"
     assert tool.parent_id == spans[0].parent_id
     assert tool.input is not None and tool.output is not None
+
+
+def test_a_long_result_is_stored_once_and_shown_with_its_tool(home: Home) -> None:
+    """The request that sends it has it already."""
+    (tool,) = [
+        span
+        for span in run_agent(home, lambda q: "The page: " + "word " * 200)
+        if span.type == "tool"
+    ]
+    assert tool.output is None and tool.attributes["tool_result.in_next_request"] is True
+    with SqliteStore.open(home.store, readonly=True) as store:
+        text = Debugger(store).transcript(tool.id).text()
+    assert text.count("The page: word") == 1
 
 
 def test_a_tool_that_is_recorded_itself_is_not_inferred(home: Home) -> None:

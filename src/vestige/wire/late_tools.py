@@ -3,6 +3,9 @@
 A model call contains the results of the tools that the call before it requested. For each of them
 that has no tool span, one is recorded from the end of that call to the beginning of this one. It
 has the attribute `inferred`. Programs that are not Python have wire/inferred_tools.py.
+
+A long result is not stored again as the output of its tool: the request contains it, and views
+read it there by the id of the call.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ _OWN_TOOLS = frozenset(["agent", "step", "tool", "handoff", "llm", "guardrail", 
 """Types of spans around a model call whose author records tools as well."""
 _ANCESTORS_MAX = 50
 _ERROR_MAX = 2_000
+_RESULT_MAX = 400
+"""Characters of a result that is stored as the output of its tool as well."""
 
 
 def may_infer(context: SpanContext) -> bool:
@@ -55,10 +60,13 @@ def _record(context: SpanContext, call: RequestedCall, result: ToolResult, ended
     span_id = emitter.span_id()
     seq, end_seq = next(emitter.seq), next(emitter.seq)
     body, info = _prepare(emitter, call.arguments, seq)
-    end_body, end_info = _prepare(emitter, result.text, end_seq)
-    error: Attributes = {}
+    output: str | None = result.text
+    ending: Attributes = {}
+    if len(result.text) > _RESULT_MAX:
+        output = None
+        ending["tool_result.in_next_request"] = True
     if result.is_error:
-        error = {"error.type": "tool error", "error.message": result.text[:_ERROR_MAX]}
+        ending |= {"error.type": "tool error", "error.message": result.text[:_ERROR_MAX]}
     opened = SpanOpen(
         VERSION,
         emitter.writer,
@@ -85,9 +93,9 @@ def _record(context: SpanContext, call: RequestedCall, result: ToolResult, ended
         span_id,
         "error" if result.is_error else "ok",
         duration_ns,
-        error,
-        end_body,
-        end_info,
+        ending,
+        output,
+        None,
     )
     emitter.send_both(opened, closed)
 
