@@ -12,8 +12,6 @@ import unicodedata
 
 from vestige.record.types import Scalar
 
-_TERMINAL_SEQUENCE = re.compile("\x1b\\[[0-9;:?]*[ -/]*[@-~]")
-"""Colours and cursor moves, which programs write to a terminal."""
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069"
     "\ufeff\ufff9-\ufffb\ud800-\udfff]+"
@@ -116,15 +114,15 @@ def relative_time(ns: int, now_ns: int) -> str:
 
 def single_line(text: str, length_max: int) -> str:
     """Put untrusted text on one line: show newlines as ⏎, drop control characters, truncate."""
-    shown = clean_controls(text[: length_max * 4].replace("\n", "⏎")).strip()
+    shown = _CONTROL.sub(" ", text[: length_max * 4].replace("\n", "⏎")).strip()
     if len(shown) > length_max:
         return shown[: length_max - 1] + "…"
     return shown if len(text) <= length_max * 4 else shown + "…"
 
 
 def clean_controls(text: str) -> str:
-    """Drop colours, and replace control characters, which a terminal would execute, by blanks."""
-    return _CONTROL.sub(" ", _TERMINAL_SEQUENCE.sub("", text) if "\x1b" in text else text)
+    """Replace control characters, which a terminal would execute, by blanks."""
+    return _CONTROL.sub(" ", text)
 
 
 def to_valid_utf8(text: str) -> str:
