@@ -45,6 +45,7 @@ class TheirOpened(TheirBase, tag="open"):
     body: str | None = None
 
 
+@pytest.mark.slow
 @given(TEXTS, st.integers(0, 2**62), st.dictionaries(TEXTS, VALUES), st.none() | TEXTS)
 def test_structs_are_encoded_as_by_msgspec(
     name: str, count: int, facts: dict[str, Any], body: str | None
@@ -56,6 +57,7 @@ def test_structs_are_encoded_as_by_msgspec(
     assert pure.json.decode(ours, type=Opened) == Opened(name, count, facts, body)
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES), st.dictionaries(TEXTS, VALUES))
 def test_raw_values_keep_their_bytes(items: list[Any], members: dict[str, Any]) -> None:
     array = json.dumps(items, indent=1).encode()
