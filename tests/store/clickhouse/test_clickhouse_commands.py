@@ -87,3 +87,16 @@ def test_the_text_of_a_streamed_answer_is_found(address: str) -> None:
     assert [(hit.part, hit.match, hit.start_byte) for hit in hits] == [
         ("output", "on its way", None)
     ]
+
+
+def test_the_marker_of_a_store_changes_with_its_commits(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vestige.store.clickhouse.change_detector._INTERVAL_S", 0.0)
+    with open_store(address) as store:
+        store.append(make_run(1))
+        first, again = read_change_marker(address), read_change_marker(address)
+        store.append(make_run(2))
+
+    assert first == again == b"1" and read_change_marker(address) == b"2"
+    assert read_change_marker("clickhouse://127.0.0.1:1/team") == b"none"

@@ -13,7 +13,6 @@ _INTERVAL_S: Final = 1.0
 
 _markers: dict[str, tuple[float, bytes]] = {}
 """The time and the result of the last query, by address."""
-_clients: dict[str, Client] = {}
 
 
 def read_change_marker(address: str) -> bytes:
@@ -23,12 +22,12 @@ def read_change_marker(address: str) -> bytes:
     if known is not None and now - known[0] < _INTERVAL_S:
         return known[1]
     try:
-        client = _clients.get(address)
-        if client is None:
-            client = _clients[address] = Client.connect(parse_address(address))
+        client = Client.connect(parse_address(address))
+        try:
             marker = str(client.value("SELECT max(number) FROM commits")).encode()
+        finally:
+            client.close()
     except StoreError:
-        _clients.pop(address, None)
         marker = b"none"
     _markers[address] = now, marker
     return marker

@@ -237,8 +237,8 @@ _OF_RUN: Final = "{} x JOIN runs r ON r.id = x.run"
 _TABLES: Final[dict[str, Read]] = {
     "spans": _reader(
         "r.tenant, x.run, x.id, x.number, x.span_id, x.parent_id, x.writer, x.seq, x.started_ns,"
-        " x.type, x.name, x.component, x.status, x.duration_ns, x.end_seq, x.attributes, x.redacted,"
-        " x.input_body, x.input_bytes, x.input_info, '', x.output_body, x.output_bytes,"
+        " x.type, x.name, x.component, x.status, x.duration_ns, x.end_seq, x.attributes,"
+        " x.redacted, x.input_body, x.input_bytes, x.input_info, '', x.output_body, x.output_bytes,"
         " x.output_info, ''",
         _OF_RUN.format("spans"),
     ),
