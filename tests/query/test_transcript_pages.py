@@ -75,3 +75,22 @@ def test_a_result_that_a_request_repeats_in_part_is_marked() -> None:
     assert first.repeats == []
     assert second is not None
     assert [each.step for each in second.repeats] == [1]
+
+
+def test_the_task_of_an_agent_is_shown_once() -> None:
+    """Prompts that contain it refer to it, so the page has to show it before them."""
+    task = f"{TASK}\nThe symbols are Babylonian.\nAnswer with the number only."
+    run = RunBuilder()
+    agent = run.span("agent", "Solver", input=task)
+    run.call(agent, [user(f"Plan how to do this.\n{task}\nNow begin.")], reply("I look them up."))
+
+    text = page(run)
+
+    assert text.count("The symbols are Babylonian.") == 1
+
+
+def test_a_task_in_the_first_prompt_is_shown_by_its_step() -> None:
+    run = RunBuilder()
+    run.call(None, [user(f"{TASK}\nThe symbols are Babylonian.")], reply("607"))
+
+    assert page(run).count("The symbols are Babylonian.") == 1

@@ -17,7 +17,7 @@ from vestige.home import Home
 from vestige.store.open import open_store, read_change_marker
 from vestige.store.protocol import SearchQuery
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from vestige.store.clickhouse.client import Client
 from vestige.store.open import open_store
 from vestige.store.protocol import Position, RunFilter, Store
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture

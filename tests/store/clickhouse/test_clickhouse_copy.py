@@ -15,7 +15,7 @@ from vestige.store.clickhouse import copy_store
 from vestige.store.open import copy_to_server, open_store, verify_server_copy
 from vestige.store.protocol import RunFilter
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture

@@ -22,7 +22,9 @@ from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
 from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.evidence import Evidence
+from vestige.query.fold import fold_text
 from vestige.query.text_layout import CommandAnswer, truncate_line
+from vestige.query.trajectory import Item as Content
 from vestige.query.trajectory import Step, Trajectory, build_trajectory
 from vestige.query.views.lines.content_lines import (
     ErrorTexts,
@@ -47,7 +49,9 @@ from vestige.record.prompt_segments import parse_segments
 
 DEPTH_SHOWN: Final = 6
 SEGMENTS_SHOWN: Final = 8
-TASK_SHOWN: Final = 400
+TASK_SHOWN: Final = 1_200
+TASK_BUDGET: Final = 2_000
+"""Tokens of a page that shows more than the title of a task."""
 ENDING_SHOWN: Final = 1_200
 
 
@@ -178,7 +182,7 @@ class TranscriptAnswer(CommandAnswer):
 
     def styled(self, budget: int) -> list[Line]:
         """Return steps as long as they fit; their contents are folded to suit the page."""
-        rows = [*self._head()] if budget >= 200 and self.options.after is None else []
+        rows = [*self._head(budget)] if budget >= 200 and self.options.after is None else []
         blocks = self._blocks()
         if not blocks:
             return [*rows, (self._empty_hint(), "ok")]
@@ -261,7 +265,7 @@ class TranscriptAnswer(CommandAnswer):
             return ["body", self._ids[span.id]]
         return ["transcript", run, "--step", str(block.number), "--full"]
 
-    def _head(self) -> Iterator[Line]:
+    def _head(self, budget: int) -> Iterator[Line]:
         info = self.evidence.run.info
         took = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
         facts = [formatting.pluralize(len(self.trajectory.steps), "step")]
@@ -278,6 +282,20 @@ class TranscriptAnswer(CommandAnswer):
         if task is None or self.options.step is not None or self.options.agent is not None:
             return
         yield f"task: {self.trajectory.title}", "ok"
+        is_short = task.text.strip() == self.trajectory.title
+        if is_short or budget < TASK_BUDGET or self._is_in_steps(task):
+            return
+        for line in fold_text(task.text, TASK_SHOWN, keep="requirements"):
+            yield f"  | {line}".rstrip(), "ok"
+
+    def _is_in_steps(self, task: Content) -> bool:
+        """Return whether a step shows the task, and does not refer to it."""
+        text = task.text.strip()
+        return any(
+            text in item.text and not any(repeat.step == 0 for repeat in item.repeats)
+            for step in self.trajectory.steps
+            for item in step.new_input
+        )
 
     def _empty_hint(self) -> str:
         show = self.command("show", self.evidence.run.info.short_id)
