@@ -139,8 +139,8 @@ def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
     for answer in (checked, why):
         assert "test_it.py::test_agent (1 of 5) failed: AssertionError: no shoes" in answer
         assert "at test_it.py:11 in test_agent" in answer
-        assert f"inside: [warning] detour/nothing-new at {agent_run}.s" in answer
-    assert [each["inside"]["check"] for each in found if "inside" in each] == ["detour"]
+        assert f"inside: [warning] loop/exact at {agent_run}.s" in answer
+    assert [each["inside"]["check"] for each in found if "inside" in each] == ["loop"]
     for answer, place in ((checked, "test_it.py:13 in pay"), (of_bundle, "test_it.py:13")):
         assert (
             "test_it.py::test_pays[7] and 1 more test (2 of 5) failed: AssertionError: not paid"

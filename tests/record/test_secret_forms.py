@@ -295,7 +295,6 @@ FORMS: dict[str, tuple[str, str, str]] = {
         "LangSmith login and token access are exclusive",
         '{"secret": "㊙", "cookie": "🍪"}',
         "X-Amz-Security-Token=[token]&a=b",
-        "export GH=ghp_" + "x" * 36,
         '"libsecret-1.so.0": "libsecret-1-0",',
         "    'Set-Cookie: Customer=\"WILE_E_COYOTE\"; Path=/acme')\n    self.a(b)\n    self.c(d)\n"
         "    self.e(f)\n    self.g(h)",

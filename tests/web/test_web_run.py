@@ -294,7 +294,7 @@ def test_why_leads_back_to_the_cause(place: Place) -> None:
     page = place.at("r3", "view=tree&span=s12")
     pane(page).get_by_role("tab", name="Cause").click()
     causes = pane(page).get_by_role("list", name="Causes")
-    expect(causes).to_contain_text("hold_seat failed 3 times with the same error")
+    expect(causes).to_contain_text("hold_seat failed 3 times: TimeoutError")
     causes.get_by_role("button", name="s10").click()
 
     expect(pane(page)).to_contain_text("s10")

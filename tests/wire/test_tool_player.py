@@ -129,12 +129,12 @@ def test_a_text_that_reads_like_json_is_marked_when_it_is_recorded() -> None:
     recorder = FakeRecorder()
 
     @tool
-    def say(text: Any) -> Any:
+    def echo(text: Any) -> Any:
         return text
 
     with recorder.run("agent"):
         for value in ('{"a": 1}', "[1]", "17", "true", "17 pages", "{open", {"a": 1}, 17):
-            say(value)
+            echo(value)
 
     marked = [
         record.attributes.get(replayed_tools.TEXT_RESULT, False)

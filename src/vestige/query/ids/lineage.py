@@ -9,12 +9,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
 from vestige.errors import VestigeError
 from vestige.query import formatting
+from vestige.query.answer import Answer
+from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.ids.resolve import resolve
 from vestige.record.redaction.output_redaction import redact_text
 from vestige.record.run import Run, RunInfo, SpanInfo
@@ -111,9 +113,12 @@ class Fork:
         }
 
 
-@dataclass(frozen=True)
-class Family:
+@dataclass
+class Family(Answer):
     """The origin and the forks of a run."""
+
+    verb: ClassVar[str] = "lineage"
+    budget: ClassVar[int] = 600
 
     run: RunInfo
     origin: Lineage | None
@@ -126,9 +131,17 @@ class Family:
     """The command of the program. None: it is not known, or the run cannot be replayed."""
     can_fork: bool
 
+    def lines(self, budget: int) -> list[str]:
+        origin = "not a replay"
+        if self.origin is not None:
+            origin = f"origin {self.origin.run or self.origin.run_id}"
+        rows = [f"{self.run.short_id}: {origin}, {formatting.pluralize(len(self.forks), 'fork')}"]
+        rows += [f"{fork.run.short_id} forked at {fork.forked_at or '-'}" for fork in self.forks]
+        return rows[: count_fitting([count_tokens(row) + 1 for row in rows], budget)]
+
     def data(self) -> dict[str, Any]:
         return {
-            "version": 1,
+            "version": self.version,
             "run": self.run.short_id,
             "origin": None if self.origin is None else self.origin.data(),
             "live_from": self.live_from,

@@ -225,8 +225,8 @@ _KEY_NAMES: Final = _set(
     "lock state context answer response result node edge vertex tool message job task queue topic "
     "s3 blob gcs image asset upload document doc entity record component react widget element menu "
     "tab issue ticket project i18n locale text string enum option setting env variable var host "
-    "fingerprint gpg commit build artifact package theme style color icon page route url link socket "
-    "site"
+    "fingerprint gpg commit build artifact package theme style color icon page route url link "
+    "socket site"
 )
 
 

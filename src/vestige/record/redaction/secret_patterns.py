@@ -30,7 +30,6 @@ from vestige.record.redaction.secret_values import (
     grade,
     is_code_around,
     is_example,
-    is_filler,
     is_mixed_letters,
     is_placeholder,
     is_template,
@@ -73,7 +72,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
             low, high = match.span("secret")
             secret = text[low:high]
             masked = mask_escaped(secret)
-            if masked == secret or is_placeholder(secret) or is_filler(secret):
+            if masked == secret or is_placeholder(secret):
                 continue
             if self.check is None or self.check(match):
                 yield Hit(match.start(), low, high, masked, self.name)

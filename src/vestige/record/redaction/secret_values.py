@@ -68,11 +68,6 @@ def is_placeholder(value: str) -> bool:
     return scheme is not None and _compiled(_PLACEHOLDER).fullmatch(value, scheme.end()) is not None
 
 
-def is_filler(value: str) -> bool:
-    """Return whether a value is a shape that documentation fills with `x`: `ghp_xxxxxxxx`."""
-    return value.lower().endswith("xxxxxxxx")
-
-
 def is_template(value: str) -> bool:
     """Return whether a value is a template: `Bearer {token}`, `{id}-auth-token`."""
     found = _compiled(_INTERPOLATION).search(value)

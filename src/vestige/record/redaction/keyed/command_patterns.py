@@ -109,7 +109,8 @@ COMMANDS: Final = (
     (
         "cli-login",
         ("smbclient ", "rpcclient "),
-        rf"\b(?:smb|rpc)client\b{_ARGUMENTS}[ \t]-U[ \t]{{0,4}}(?:{_QUOTE})?[\w./-]{{1,64}}%{_VALUE}",
+        rf"\b(?:smb|rpc)client\b{_ARGUMENTS}[ \t]-U[ \t]{{0,4}}(?:{_QUOTE})?"
+        rf"[\w./-]{{1,64}}%{_VALUE}",
     ),
     (
         "cli-login",
