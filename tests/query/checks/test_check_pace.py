@@ -30,6 +30,8 @@ def test_a_step_that_takes_far_longer_than_its_like(home: Home) -> None:
     (found,) = findings(home, pace.stalled_step)
 
     assert found.cause == slow.id
+    # The others are only compared with it: as evidence, their own findings would count as related.
+    assert found.evidence == [slow.id]
     assert "2m00s" in found.message and "1.0s" in found.message
 
 

@@ -76,7 +76,7 @@ _TOO_LONG = re.compile(
     severity="warning",
     confidence=0.7,
     false_positives="work of very different sizes under one name; waiting for a person",
-    version=2,
+    version=3,
 )
 def stalled_step(evidence: Evidence) -> Iterator[Finding]:
     by_name: dict[tuple[str, str], list[SpanInfo]] = {}
@@ -105,7 +105,7 @@ def stalled_step(evidence: Evidence) -> Iterator[Finding]:
             evidence,
             "stalled-step",
             cause=span.id,
-            evidence=[span.id, *(s.id for s in by_name[span.type, span.name] if s is not span)][:4],
+            evidence=[span.id],
             message=f"{formatting.single_line(span.type, 20)} "
             f"{formatting.single_line(span.name, 60)} took {formatting.duration(duration_ns)}, "
             f"{duration_ns / max(median_ns, 1):.0f} times the median of "
