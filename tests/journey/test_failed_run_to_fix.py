@@ -23,7 +23,8 @@ STATUSES = (1, 0, 0, 0, 0, 0, 1, 143)
 """Exit status of each command of the guide, in order."""
 
 
-@pytest.mark.slow
+# The program of its last step may end before `vestige run --policy` sees the broken rule.
+@pytest.mark.full
 def test_the_guide_from_a_failed_run_to_a_fix_holds(home: Home, tmp_path: Path) -> None:
     statuses = iter(STATUSES)
     run = ""
