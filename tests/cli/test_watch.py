@@ -85,6 +85,16 @@ def test_a_policy_stops_a_program_and_a_broken_one_does_not(
     assert _calls(home) == 3
 
 
+def test_a_rule_that_is_broken_right_before_the_end_is_reported(home: Home, tmp_path: Path) -> None:
+    program, policy = tmp_path / "quick.py", tmp_path / "policy.toml"
+    program.write_text(SPENDER.replace("time.sleep(0.1)", ""))
+    policy.write_text("[limits]\ntool_calls = 2\n")
+
+    result = _run(home, program, 3, "--policy", str(policy))
+
+    assert "policy/limit-tool-calls" in result.stderr
+
+
 class _Hook(BaseHTTPRequestHandler):
     """Collects the bodies and signatures of requests."""
 

@@ -64,7 +64,7 @@ test("terminal colours become classes, other sequences disappear", () => {
   ]);
 });
 
-test("texts are told apart by their form", () => {
+test("texts are distinguished by their form", () => {
   expect(kindOf('[{"a": 1}]')).toBe("json");
   expect(kindOf("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b")).toBe("diff");
   expect(kindOf("\u001b[32mok\u001b[0m")).toBe("ansi");

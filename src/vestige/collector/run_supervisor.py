@@ -173,6 +173,9 @@ def _supervise(
         _collect_until_exit(home, child, guarded)
     if proxy is not None:
         proxy.end(_status(child.returncode))
+    if guarded is not None:
+        _collect_rest(home)
+        guarded.check_ended()
     after = count_oom_kills(counters)
     ended = Exit(
         child.returncode,
@@ -247,6 +250,16 @@ class _Guarded:
             self.reason = reason
             self._run.log.error(f"stopped by vestige run: {reason}")
             print(f"vestige: stopped: {reason}", file=sys.stderr)  # noqa: T201
+
+    def check_ended(self) -> None:
+        """Report a rule that the command broke right before it ended by itself."""
+        try:
+            reason = None if self.reason else self._guard(self._run.run_id)
+        except (VestigeError, OSError):
+            return  # The store cannot be read, which was reported while the command ran.
+        if reason is not None:
+            self._run.log.error(f"rule broken, found after the end of the command: {reason}")
+            print(f"vestige: rule broken: {reason}", file=sys.stderr)  # noqa: T201
 
     def _send(self, number: int) -> None:
         try:
