@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
+from vestige._runtime.http_url import LOOPBACK, parse_http_url, reject_plain_http
 from vestige.errors import UsageError
 
 Api = Literal["openai", "anthropic"]
 
 KEY_VARIABLE: Final = "VESTIGE_MODEL_KEY"
 
-LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 _PROVIDERS: Final[Mapping[Api, tuple[str, str, str]]] = {
     "openai": ("https://api.openai.com/v1", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
@@ -68,32 +68,20 @@ def parse_endpoint(
     if not name or len(name) > _NAME_MAX or not name.isprintable() or " " in name:
         raise UsageError(f"--model: {text!r} has no valid model name ({_EXPECTED}).")
     host = parts.hostname or ""
-    if parts.scheme == "http" and host not in LOOPBACK and not plain_http:
-        raise UsageError(
-            f"--model: {text}: plain HTTP sends the run unencrypted. Use https://, or pass"
-            " --plain-http."
-        )
+    if not plain_http:
+        reject_plain_http("--model", text, parts, "run")
     url = f"{parts.scheme}://{parts.netloc}{_api_path(api, path)}"
     return Endpoint(api, url, host, name, _find_key(api, host, environ))
 
 
 def _split(text: str) -> SplitResult:
-    try:
-        parts = urlsplit(text)
-        port = parts.port  # raises if it is not a number
-        (parts.hostname or "").encode("idna")  # raises if a label is empty or too long
-    except ValueError as error:
-        raise UsageError(f"--model: {text!r} is not a valid URL ({error}).") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise UsageError(f"--model: {text!r} is not a model ({_EXPECTED}).")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise UsageError(
-            f"--model: too many parts (expected host, path and name). Pass the key in"
-            f" {KEY_VARIABLE}."
-        )
-    if not (parts.path.isascii() and parts.path.isprintable()) or " " in parts.path:
-        raise UsageError(f"--model: {text!r}: invalid path (expected e.g. %20 for a space).")
-    return parts
+    return parse_http_url(
+        "--model",
+        text,
+        kind=f"a model ({_EXPECTED})",
+        expected="host, path and name",
+        key_variable=KEY_VARIABLE,
+    )
 
 
 def _split_path(path: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from vestige._runtime.http_url import LOOPBACK
 from vestige._version import __version__
 from vestige.errors import UsageError, VestigeError
 from vestige.home import Home
@@ -30,7 +31,6 @@ from vestige.skill import read_skill
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 INSTRUCTIONS = """\
 Vestige holds recorded runs of AI agents. These tools find why a run failed; they only read.

@@ -15,15 +15,15 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
 import msgspec
 
+from vestige._runtime.http_url import parse_http_url, reject_plain_http
 from vestige.errors import UsageError
 from vestige.limits import MIB, SHIP_TIMEOUT_S
 
 PATH = "/api/v1/ingest"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _REPLY_MAX = MIB
 
 
@@ -112,26 +112,16 @@ class ShipClient:
             self._connection = None
 
 
-def _check_url(url: str, plain_http: bool) -> Any:
-    try:
-        parts = urlsplit(url)
-        port = parts.port  # raises if it is not a number
-        (parts.hostname or "").encode("idna")  # raises if a label is empty or too long
-    except ValueError as error:
-        raise UsageError(f"--to: {url!r} is not a valid URL ({error}).") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise UsageError(f"--to: {url!r} is not a server's URL (expected https://HOST[:PORT]).")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise UsageError(
-            "--to: too many parts (expected host, port and path). Pass the key in VESTIGE_SHIP_KEY."
-        )
-    if not (parts.path.isascii() and parts.path.isprintable()) or " " in parts.path:
-        raise UsageError(f"--to: {url!r}: invalid path (expected e.g. %20 instead of a space).")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK and not plain_http:
-        raise UsageError(
-            f"--to: {url}: plain HTTP sends the key unencrypted. Use https://, or pass"
-            " --plain-http."
-        )
+def _check_url(url: str, plain_http: bool) -> SplitResult:
+    parts = parse_http_url(
+        "--to",
+        url,
+        kind="a server's URL (expected https://HOST[:PORT])",
+        expected="host, port and path",
+        key_variable="VESTIGE_SHIP_KEY",
+    )
+    if not plain_http:
+        reject_plain_http("--to", url, parts, "key")
     return parts
 
 
