@@ -219,6 +219,9 @@ def test_a_killed_watch_harms_nothing(home: Home, spender: Path) -> None:
 
     assert program.wait(timeout=60) == 0
     assert _calls(home) == 8
+    command = [sys.executable, "-m", "vestige", "watch", "r1", "--loop"]
+    again = subprocess.run(command, env=_environment(home), capture_output=True, text=True)
+    assert (again.returncode, again.stdout) == (0, "r1 has ended.\n")
 
 
 def test_a_watch_without_a_rule_or_with_a_bad_address_is_a_usage_error(home: Home) -> None:

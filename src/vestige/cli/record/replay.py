@@ -252,10 +252,7 @@ def _report(
 
 def _report_tools(plan: Plan, use: ToolUse) -> None:
     """Print how many tool calls were answered from the recording, and which tools ran."""
-    from vestige.query.formatting import pluralize
-
-    total = pluralize(len(plan.tools), "recorded tool call")
-    lines = [f"replayed {len(use.answered)} of {total}."]
+    lines = [f"replayed {len(use.answered)} of {len(plan.tools)} recorded tool calls."]
     if use.unknown:
         lines[0] += f" Not in the recording: {_join_names(use.unknown)}."
     if use.ran:
