@@ -78,3 +78,11 @@ def test_recorded_runs_are_gated_without_a_command(home: Home, agent: Path, tmp_
     assert gated.returncode == 1 and "✕ policy/tool-denied" in gated.stdout, gated.stderr
     assert neither.returncode == 2 and "no run matches" in neither.stderr
     assert broken.returncode == 3 and "not a baseline" in broken.stderr
+
+
+@pytest.mark.slow
+def test_an_unknown_reason_to_ignore_is_a_usage_error(home: Home, agent: Path) -> None:
+    result = _gate(home, agent, "--ignore", "more-tme")
+
+    assert result.returncode == 2 and "no reason has this code" in result.stderr
+    assert "the agent's output" not in result.stdout, "nothing was run"

@@ -148,6 +148,67 @@ def test_a_watch_stops_a_program_and_sends_one_signed_post(home: Home, spender: 
     assert note.text.startswith("Stopped: cost:") and note.author == "vestige watch"
 
 
+LOOPER = """
+import sys, time, vestige
+with vestige.Recorder().run("looper") as run:
+    for number in range(40):
+        run.span("chat", "llm", {"model": "gpt-4o"}).end()
+        run.span("look_up", "tool", body='{"order": "A-17"}').end(body="not found")
+        time.sleep(0.1)
+"""
+SILENT = """
+import time, vestige
+with vestige.Recorder().run("silent") as run:
+    run.span("look_up", "tool").end()
+    time.sleep(120)
+"""
+
+
+def _state_of(pid: int) -> str:
+    """Return the state of a process: T is stopped by a signal."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "code", "action"),
+    [
+        (LOOPER, ["--loop", "--pause"], "loop", "paused"),
+        (SILENT, ["--silence", "1s", "--stop"], "silence", "stopped"),
+    ],
+)
+def test_a_watch_acts_on_a_loop_and_on_silence(
+    home: Home, tmp_path: Path, source: str, options: list[str], code: str, action: str
+) -> None:
+    """A paused program goes on when it gets SIGCONT."""
+    home.make()
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    program = subprocess.Popen([sys.executable, str(path)], env=_environment(home))
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "vestige", "watch", *options],
+        env=_environment(home),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watch.stdout is not None
+        line = watch.stdout.readline()
+        assert f"{action}: {code}: " in line
+        if action == "paused":
+            assert _state_of(program.pid) == "T"
+            program.send_signal(signal.SIGCONT)
+            assert program.wait(timeout=60) == 0
+        else:
+            assert program.wait(timeout=60) == -signal.SIGTERM
+    finally:
+        program.kill()
+        watch.send_signal(signal.SIGINT)
+        watch.wait(timeout=60)
+    with vestige.open(home) as debugger:
+        (note,) = debugger.notes(debugger.list().runs[0].id).notes
+    assert note.text.startswith(f"{action.capitalize()}: {code}: ")
+
+
 def test_a_killed_watch_harms_nothing(home: Home, spender: Path) -> None:
     home.make()
     command = [sys.executable, "-m", "vestige", "watch", "--max-cost", "99", "--stop"]
@@ -158,6 +219,9 @@ def test_a_killed_watch_harms_nothing(home: Home, spender: Path) -> None:
 
     assert program.wait(timeout=60) == 0
     assert _calls(home) == 8
+    command = [sys.executable, "-m", "vestige", "watch", "r1", "--loop"]
+    again = subprocess.run(command, env=_environment(home), capture_output=True, text=True)
+    assert (again.returncode, again.stdout) == (0, "r1 has ended.\n")
 
 
 def test_a_watch_without_a_rule_or_with_a_bad_address_is_a_usage_error(home: Home) -> None:

@@ -29,6 +29,8 @@ class Agent(NamedTuple):
     handoffs: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     """Findings besides the failed tool, about what the framework itself logs."""
+    has_traceback: bool = False
+    """Whether the framework sends tracebacks to the model, which differ in a replay of tools."""
 
 
 PINNED = {
@@ -60,7 +62,9 @@ NEWEST = {
     "llama_index": Agent(
         "llama_index_agent.py", ("llama-index-core", "llama-index-llms-openai"), ("refund_agent",)
     ),
-    "dspy": Agent("dspy_react.py", ("dspy",), ("ReAct",), allowed=("tool/announced",)),
+    "dspy": Agent(
+        "dspy_react.py", ("dspy",), ("ReAct",), allowed=("tool/announced",), has_traceback=True
+    ),
     "autogen": Agent(
         "autogen_team.py",
         ("autogen-agentchat", "autogen-ext[openai]"),
@@ -119,6 +123,13 @@ def check_agent(agent: Agent, home: Home, provider: Provider, python: str) -> No
     replayed = frameworks.replay_agent(home, recording.run, python, agent.file, provider)
     assert plain.strip() in replayed
     assert provider.digests() == []
+    if not agent.has_traceback:
+        folder = home.root.parent / "tools-fail"
+        stdout, stderr = frameworks.replay_tools(home, recording.run, python, agent.file, folder)
+        assert plain.strip() in stdout, stderr
+        count = len(recording.of_type("tool"))
+        assert f"replayed {count} of {count} recorded tool calls." in stderr
+        assert "these tools ran" not in stderr
 
 
 def check_tree(agent: Agent, recording: Recording) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -94,6 +95,28 @@ def record_agent(home: Home, python: str, agent: str, provider: Provider) -> Rec
 def replay_agent(home: Home, run: Run, python: str, agent: str, provider: Provider) -> str:
     command = [*_tool("replay", "--home", str(home.root)), run.info.id, "--", python, agent]
     return _run(command, provider.environment(port=9))
+
+
+def replay_tools(home: Home, run: Run, python: str, agent: str, folder: Path) -> tuple[str, str]:
+    """Replay an agent with recorded tools, in a copy whose tools fail. Return stdout and stderr."""
+    shutil.copytree(FOLDER, folder)
+    shop = (folder / "shop.py").read_text(encoding="utf-8")
+    (folder / "shop.py").write_text(
+        re.sub(r"( {4}\"\"\"\n(?! *Args))", r"\1    raise SystemExit('the tool ran')\n", shop)
+    )
+    options = ("--home", str(home.root), run.info.id, "--tools", "recorded")
+    command = [*_tool("replay", *options), "--", python, agent]
+    provider = Provider(9, folder / "requests.jsonl")
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        cwd=folder,
+        env=provider.environment(),
+        check=False,
+    )
+    return done.stdout, done.stderr
 
 
 def check(home: Home, run: Run) -> str:

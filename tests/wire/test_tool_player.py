@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import vestige
 from vestige import Recorder, tool
 from vestige._runtime.clock import FakeClock
 from vestige.emit import replayed_tools
@@ -21,7 +22,7 @@ from vestige.wire.replaying.tool_player import (
     ToolPlayer,
     UnknownToolCallError,
     match_arguments,
-    read_used,
+    read_use,
     write_tools,
 )
 
@@ -45,6 +46,9 @@ LINES = [
     line("7", "waits", {"n": 1}, '"done"'),
     line("8", "running", {}, "recorded", runs=True),
     line("9", "nothing", {}, None),
+    line("10", "same", {"n": 1}, "first", call_id="call_a"),
+    line("11", "same", {"n": 1}, "second", call_id="call_b"),
+    ToolLine("12", "secret", "", None, runs=True),
 ]
 
 
@@ -53,7 +57,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = str(tmp_path / "script")
     write_script(path, [], Settings(until="fork"))
     write_tools(path, LINES)
-    monkeypatch.setattr(replayed_tools, "find_result", ToolPlayer(path, Player(path)).find)
+    monkeypatch.setattr(replayed_tools, "player", ToolPlayer(path, Player(path)))
+    monkeypatch.setattr(replayed_tools, "_noted", {})  # The ids of FakeClock repeat.
     return path
 
 
@@ -100,14 +105,33 @@ def test_results_are_those_of_the_recording_each_once(script: str, home: Home) -
             tools["fails"]()
         with pytest.raises(OutOfStockError, match="none left"):
             tools["fails"]()
-        with pytest.raises(RuntimeError, match="UnknownError: odd"):
+        with pytest.raises(RuntimeError, match="odd") as raised:
             tools["fails"]()
+        assert type(raised.value).__name__ == "UnknownError"
         assert asyncio.run(tools["waits"](1)) == '"done"'
         assert tools["running"]() == "really ran", "it still ran at the step of the fork"
         assert tools["nothing"]() is None
         with pytest.raises(UnknownToolCallError, match="no call of look_up"):
             tools["look_up"]("A-17")
-    assert read_used(script) == [*"123456789", "? look_up"]
+    assert read_use(script) == (tuple("123456789"), ("look_up",), ("running",))
+
+
+def test_of_equal_calls_that_with_the_same_id_is_used(script: str, home: Home) -> None:
+    @tool
+    def same(n: int) -> str:
+        raise AssertionError("the tool ran")
+
+    @tool(capture=False)
+    def secret(password: str) -> str:
+        return f"{password} ran: its result was not recorded"
+
+    with Recorder(home, crash_hooks=False, clock=FakeClock()) as recorder, recorder.run("agent"):
+        with vestige.tool_call("call_b"):
+            assert same(1) == "second"
+        with vestige.tool_call("call_c"):
+            assert same(1) == "first"
+        assert secret("x") == "x ran: its result was not recorded"
+    assert read_use(script) == (("11", "10", "12"), (), ("secret",))
 
 
 def test_after_the_step_of_the_fork_tools_run(script: str, home: Home) -> None:

@@ -107,4 +107,4 @@ def _replay_tools(path: str, player: Player) -> None:
     from vestige.wire.replaying.tool_player import ToolPlayer
 
     if ToolPlayer.exists(path):
-        replayed_tools.find_result = ToolPlayer(path, player).find
+        replayed_tools.player = ToolPlayer(path, player)

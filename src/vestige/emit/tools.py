@@ -128,9 +128,8 @@ def _tool(function: Callable[..., Any], name: str | None, capture: bool) -> Any:
         is_text = replayed_tools.reads_like_json(result)
         span.end(attributes={replayed_tools.TEXT_RESULT: True} if is_text else None, body=result)
 
-    if replayed_tools.find_result is not None:
-        read_arguments = functools.partial(_arguments, signature)
-        function = replayed_tools.replayed(function, label, read_arguments)
+    if replayed_tools.player is not None:
+        function = replayed_tools.replayed(function)
     return recorded(function, open_span, finish, last_item=True)
 
 
@@ -166,6 +165,9 @@ def open_tool(
     span = Span(emitter, run_id, parent_id, component, name, type, attributes, body, links)
     if call is not None and tool_call_id is not None and tool_call_id == call.id:
         call.span = span
+    if replayed_tools.player is not None:
+        found_id = attributes.get("tool_call_id")
+        replayed_tools.note(span, attributes["tool_name"], arguments, found_id)
     return span
 
 

@@ -93,10 +93,16 @@ def gate(
     """
     from vestige.query.gate.gate_answer import GateAnswer
     from vestige.query.gate.measurement import write_baseline
-    from vestige.query.gate.verdict import find_reasons
+    from vestige.query.gate.verdict import find_reasons, find_unknown_code
 
     if bool(command) == bool(runs):
         raise UsageError("gate: write a command after `--`, or select runs with --runs, not both.")
+    unknown = find_unknown_code(ignore)
+    if unknown is not None:
+        raise UsageError(
+            f"--ignore {unknown}: no reason has this code"
+            " (expected one such as more-time, new-tool or policy/argument)."
+        )
     before = _read_baseline(home, baseline) if baseline else []
     if command:
         executed = _run_trials(home, command, trials, quiet=as_json)

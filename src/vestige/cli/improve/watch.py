@@ -166,6 +166,9 @@ def _watch(watch: _Watch, id: str | None) -> int:
                 if breach is not None:
                     broken.add(run.id)
                     watch.act(debugger, run, breach)
-            if chosen is not None and (chosen in broken or chosen not in {r.id for r in running}):
-                return int(chosen in broken)
+            if chosen is not None and chosen in broken:
+                return 1
+            if chosen is not None and chosen not in {run.id for run in running}:
+                click.echo(f"{id} has ended.")
+                return 0
             clock.sleep(TICK_S)

@@ -13,8 +13,11 @@ import click
 from vestige.cli.options import Examples, Home, home_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from vestige.cli.record.replay_script import Plan
     from vestige.wire.replaying.player import Entry
+    from vestige.wire.replaying.tool_player import ToolUse
 
 
 class _OptionsAfterRun(Examples):
@@ -75,8 +78,8 @@ def _take_options(words: list[str], names: set[str]) -> tuple[list[str], list[st
     type=click.Choice(["live", "recorded"]),
     default="live",
     show_default=True,
-    help="Run tools, or use the recorded results of functions with @vestige.tool; after the step"
-    " of --until, they run.",
+    help="Run tools, or use their recorded results (@vestige.tool, and tools of most frameworks);"
+    " after the step of --until, they run.",
 )
 @click.option(
     "--trials",
@@ -159,7 +162,7 @@ def _replay(invocation: _Invocation) -> _Outcome:
     from vestige.transfer import open_path
     from vestige.wire.replaying.player import SCRIPT_VARIABLE, read_report, write_script
     from vestige.wire.replaying.rules import parse_rules
-    from vestige.wire.replaying.tool_player import read_used, write_tools
+    from vestige.wire.replaying.tool_player import read_use, write_tools
 
     home = invocation.home
     parse_rules(invocation.ignore)
@@ -191,7 +194,7 @@ def _replay(invocation: _Invocation) -> _Outcome:
         )
         _report(plan, entries, run_id, reached, invocation)
         if invocation.tools == "recorded":
-            _report_tools(plan, read_used(script))
+            _report_tools(plan, read_use(script))
     return _Outcome(code, run_id, reached)
 
 
@@ -247,16 +250,24 @@ def _report(
         _show_next(invocation.home, plan, run_id)
 
 
-def _report_tools(plan: Plan, used: list[str]) -> None:
-    """Print how many tool calls were answered from the recording."""
-    unknown = [text.removeprefix("? ") for text in used if text.startswith("? ")]
-    replayed = len(used) - len(unknown)
-    line = f"vestige: replayed {replayed} of {len(plan.tools)} recorded tool calls."
-    if unknown:
-        line += f" Not in the recording: {', '.join(dict.fromkeys(unknown))}."
-    elif not replayed and plan.tools:
-        line += " Only functions with @vestige.tool are replayed; all others ran."
-    click.echo(line, err=True)
+def _report_tools(plan: Plan, use: ToolUse) -> None:
+    """Print how many tool calls were answered from the recording, and which tools ran."""
+    lines = [f"replayed {len(use.answered)} of {len(plan.tools)} recorded tool calls."]
+    if use.unknown:
+        lines[0] += f" Not in the recording: {_join_names(use.unknown)}."
+    if use.ran:
+        lines.append(f"these tools ran: {_join_names(use.ran)}.")
+    if plan.inferred_tools:
+        names = _join_names(plan.inferred_tools)
+        lines.append(
+            f"these tools ran, as nothing hooks them: {names}. Add @vestige.tool to replay them."
+        )
+    for line in lines:
+        click.echo(f"vestige: {line}", err=True)
+
+
+def _join_names(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
 
 
 def _show_next(home: Home, plan: Plan, run_id: str) -> None:

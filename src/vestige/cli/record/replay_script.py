@@ -7,14 +7,16 @@ write_script(path, read_lines(debugger, plan), plan.settings)
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from vestige.emit.replayed_tools import TEXT_RESULT
+from vestige.emit.replayed_tools import STATE_RESULT, TEXT_RESULT
 from vestige.errors import NotFoundError, UsageError
+from vestige.providers.parsing import parse_request
 from vestige.query.ids.lineage import RUN, SET, SPAN
 from vestige.wire.replaying.player import Answer, Line, Settings, match_key
 from vestige.wire.replaying.request_changes import CHANGES_MAX_BYTES, Change, parse_change
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 LEVEL = "replay.level"
 """Attribute of a call: the number of forks whose changes apply to it."""
 
+_REQUESTS_MAX = 4
+"""Requests after a tool call that are searched for its result."""
+
 Changes = tuple[tuple[Change, ...], ...]
 
 
@@ -40,7 +45,9 @@ class Plan:
     fork: SpanInfo | None
     settings: Settings
     tools: list[SpanInfo]
-    """The tool calls that began before the fork."""
+    """The tool calls that began before the fork and have a hook that can answer them."""
+    inferred_tools: list[str]
+    """Names of the others, which are known from requests only."""
 
     @property
     def before_count(self) -> int:
@@ -75,21 +82,24 @@ def make_plan(
     if not calls:
         raise NotFoundError(f"{id}: no model calls recorded. Nothing to replay.")
     inherited = _read_changes(runs[0])
-    tools = sorted(_tools(runs), key=lambda span: span.started_ns)
     if until is None:
-        return Plan(run, calls, None, Settings(tuple(ignore), inherited), tools)
-    fork = _find_fork(debugger, until, runs, calls)
-    level = fork.attributes.get(LEVEL)
-    recorded = read_body(debugger, fork.input)
-    settings = Settings(
-        tuple(ignore),
-        inherited[: level if isinstance(level, int) else 0],
-        fork.id,
-        tuple(_find_parallel(fork, calls)),
-        tuple(parse_change(text, recorded) for text in sets),
-    )
-    before = [span for span in tools if span.started_ns < fork.started_ns]
-    return Plan(run, calls, fork, settings, before)
+        settings, fork = Settings(tuple(ignore), inherited), None
+    else:
+        fork = _find_fork(debugger, until, runs, calls)
+        level = fork.attributes.get(LEVEL)
+        recorded = read_body(debugger, fork.input)
+        settings = Settings(
+            tuple(ignore),
+            inherited[: level if isinstance(level, int) else 0],
+            fork.id,
+            tuple(_find_parallel(fork, calls)),
+            tuple(parse_change(text, recorded) for text in sets),
+        )
+    tools = sorted(_tools(runs), key=lambda span: span.started_ns)
+    before = [span for span in tools if fork is None or span.started_ns < fork.started_ns]
+    hooked = [span for span in before if not _is_inferred(span)]
+    inferred = [span.name for span in before if _is_inferred(span)]
+    return Plan(run, calls, fork, settings, hooked, inferred)
 
 
 def _load_runs(debugger: Debugger, run_id: str) -> list[Run]:
@@ -115,8 +125,13 @@ def _calls(runs: Sequence[Run]) -> Iterator[SpanInfo]:
 def _tools(runs: Sequence[Run]) -> Iterator[SpanInfo]:
     for run in runs:
         for span in run.spans:
-            if span.type == "tool" and span.status is not None and "url" not in span.attributes:
+            if span.type == "tool" and span.status is not None:
                 yield span
+
+
+def _is_inferred(span: SpanInfo) -> bool:
+    """Return whether a tool call was seen on the wire only."""
+    return "url" in span.attributes or span.attributes.get("inferred") is True
 
 
 def _read_changes(run: Run) -> Changes:
@@ -181,21 +196,58 @@ def read_lines(debugger: Debugger, plan: Plan) -> Iterator[Line]:
 def read_tools(debugger: Debugger, plan: Plan) -> Iterator[ToolLine]:
     """Return the tool calls of a plan in order, with their results."""
     rules = parse_rules(plan.settings.ignore)
+    texts = _ResultTexts(debugger, plan.calls)
     for span in plan.tools:
         attributes = span.attributes
         error = attributes.get("error.type")
         ended_ns = span.started_ns + (span.duration_ns or 0)
         output = read_body(debugger, span.output).decode(errors="replace")
+        call_id = attributes.get("tool_call_id")
+        key = "" if span.input is None else match_arguments(read_body(debugger, span.input), rules)
+        runs = plan.fork is not None and ended_ns > plan.fork.started_ns
         yield ToolLine(
             span.id,
             str(attributes.get("tool_name") or span.name),
-            match_arguments(read_body(debugger, span.input), rules),
+            key,
             None if span.output is None else output,
             True if attributes.get(TEXT_RESULT) is True else None,
             None if error is None else str(error),
             str(attributes.get("error.message") or ""),
-            plan.fork is not None and ended_ns > plan.fork.started_ns,
+            runs or span.input is None or attributes.get(STATE_RESULT) is True,
+            None if call_id is None else str(call_id),
+            None if call_id is None else texts.find(str(call_id), ended_ns),
         )
+
+
+class _ResultTexts:
+    """The results of tools as the model was given them, from the requests of a run."""
+
+    def __init__(self, debugger: Debugger, calls: Sequence[SpanInfo]) -> None:
+        self._debugger = debugger
+        self._calls = calls
+        self._texts: dict[str, dict[str, str]] = {}
+        """By the ids of model calls, then by those of tool calls."""
+
+    def find(self, call_id: str, ended_ns: int) -> str | None:
+        """Return the text in the first request after the tool has ended that contains it."""
+        at = bisect_left(self._calls, ended_ns, key=lambda call: call.started_ns)
+        for call in self._calls[at : at + _REQUESTS_MAX]:
+            text = self._read(call).get(call_id)
+            if text is not None:
+                return text
+        return None
+
+    def _read(self, call: SpanInfo) -> dict[str, str]:
+        if call.id not in self._texts:
+            request = parse_request(read_body(self._debugger, call.input))
+            messages = request.messages if request is not None else ()
+            self._texts[call.id] = {
+                result.call_id: result.text
+                for message in messages
+                for result in message.results
+                if result.call_id and not result.parts
+            }
+        return self._texts[call.id]
 
 
 def _read_headers(recorded: object) -> dict[str, str]:

@@ -14,6 +14,7 @@ from types import ModuleType
 
 from vestige._runtime.import_hooks import when_imported
 from vestige.integrations.faults import record_fault
+from vestige.integrations.frameworks import tool_replay
 
 MODULES: dict[str, tuple[tuple[str, str], ...]] = {
     "langchain": (("langchain_core.tracers.context", "install"),),
@@ -62,6 +63,7 @@ def install(selected: Sequence[str] = ()) -> None:
             _installed.add(name)
             for module, function in modules:
                 when_imported(module, _make_hook(name, function))
+    tool_replay.install(lambda name: is_selected(name, selected))
 
 
 def is_selected(name: str, selected: Sequence[str]) -> bool:

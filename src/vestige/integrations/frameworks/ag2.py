@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from vestige.emit.replayed_tools import ReplayedResult, restore_text
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.values import to_plain
 from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
@@ -44,7 +46,9 @@ def _make_middleware(base: type) -> type:
             return await call_next(event, context)
 
     record_calls(_tracker, VestigeMiddleware, "on_turn", _describe_turn, _read_turn)
-    record_calls(_tracker, VestigeMiddleware, "on_tool_execution", _describe_tool, _read_tool)
+    record_calls(
+        _tracker, VestigeMiddleware, "on_tool_execution", _describe_tool, _read_tool, _restore_tool
+    )
     return VestigeMiddleware
 
 
@@ -68,6 +72,14 @@ def _read_tool(event: Any) -> Outcome:
     if error is not None:
         return Outcome(None, f"{type(error).__name__}: {error}")
     return Outcome(_text_of(getattr(event, "result", event)))
+
+
+def _restore_tool(found: ReplayedResult, args: Any, kwargs: Any) -> Any:
+    events = import_module("ag2.events.tool_events")
+    call = kwargs.get("event", args[2] if len(args) > 2 else None)
+    if found.error is not None:
+        return events.ToolErrorEvent.from_call(call, found.error)
+    return events.ToolResultEvent.from_call(call, restore_text(found))
 
 
 def _text_of(value: Any) -> Any:

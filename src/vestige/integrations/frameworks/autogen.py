@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from vestige.emit.replayed_tools import restore_text
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.values import to_plain
 from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
@@ -14,7 +15,7 @@ _tracker = SpanTracker("autogen")
 
 def install(module: ModuleType) -> None:
     """Wrap the tools. `module` is autogen_core.tools._base."""
-    record_calls(_tracker, module.BaseTool, "run_json", _describe_tool)
+    record_calls(_tracker, module.BaseTool, "run_json", _describe_tool, restore=restore_text)
 
 
 def install_teams(module: ModuleType) -> None:

@@ -7,12 +7,16 @@ their own: the wire records them inside the node that makes them.
 from __future__ import annotations
 
 import contextvars
+import functools
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from vestige._runtime.import_hooks import when_imported
+from vestige.emit.replayed_tools import STATE_RESULT, ReplayedResult, restore_text
 from vestige.integrations.faults import guarded
 from vestige.integrations.frameworks.span_tracker import SpanTracker
+from vestige.integrations.frameworks.tool_replay import is_replaying, replay_method
 from vestige.integrations.frameworks.values import find_text, to_plain
 
 _PLUMBING = ("Runnable", "ChannelWrite", "ChannelRead", "ChatPromptTemplate", "PromptTemplate")
@@ -26,6 +30,33 @@ def install(module: ModuleType) -> None:
     handler = type("VestigeHandler", (_Events, base), {})()
     variable = contextvars.ContextVar("vestige_langchain", default=handler)
     module.register_configure_hook(variable, True)
+    if is_replaying():
+        when_imported("langchain_core.tools.base", _replay_tools)
+
+
+def _replay_tools(module: ModuleType) -> None:
+    """Wrap the functions of tools, which each class of tools defines, before their first call."""
+    for name in ("run", "arun"):
+        _wrap_methods_first(module.BaseTool, name)
+
+
+def _wrap_methods_first(owner: type, name: str) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for method in ("_run", "_arun"):
+            replay_method(type(self), method, _restore)
+        return original(self, *args, **kwargs)
+
+    setattr(owner, name, run)
+
+
+def _restore(found: ReplayedResult, args: Any, kwargs: Any) -> Any:
+    """Return the content, and for tools that return an artifact as well, None for it."""
+    content = restore_text(found)
+    has_artifact = getattr(args[0], "response_format", "") == "content_and_artifact"
+    return (content, None) if has_artifact else content
 
 
 class _Events:
@@ -123,7 +154,13 @@ class _Events:
     def on_tool_end(self, output: Any, *, run_id: Any, **_: Any) -> None:
         content = getattr(output, "content", output)
         failed = getattr(output, "status", None) == "error"
-        self._spans.end(run_id, body=to_plain(content), error=str(content) if failed else None)
+        is_state = hasattr(output, "goto") and hasattr(output, "update")  # a Command of LangGraph
+        self._spans.end(
+            run_id,
+            body=to_plain(content),
+            error=str(content) if failed else None,
+            attributes={STATE_RESULT: True} if is_state else None,
+        )
 
     @guarded
     def on_tool_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:

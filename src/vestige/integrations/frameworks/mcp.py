@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from vestige.emit import context
+from vestige.emit.replayed_tools import ReplayedResult
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.values import to_plain
 from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
@@ -15,7 +16,16 @@ _tracker = SpanTracker("mcp")
 
 def install(module: ModuleType) -> None:
     """Wrap the client. `module` is mcp.client.session."""
-    record_calls(_tracker, module.ClientSession, "call_tool", _describe_call, _read_result)
+    result_class = module.types.CallToolResult
+
+    def restore(found: ReplayedResult, args: Any, kwargs: Any) -> Any:
+        text = found.value if found.error is None else str(found.error)
+        is_text = isinstance(text, str)
+        content = [{"type": "text", "text": text}] if is_text else text or []
+        fields = {"content": content, "isError": found.error is not None}
+        return result_class.model_validate(fields)
+
+    record_calls(_tracker, module.ClientSession, "call_tool", _describe_call, _read_result, restore)
 
 
 def install_server(module: ModuleType) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from vestige.emit import context
+from vestige.emit.replayed_tools import find_result, restore_text
 from vestige.integrations.faults import guarded
 from vestige.integrations.frameworks.span_tracker import SpanTracker
+from vestige.integrations.frameworks.tool_replay import is_replaying
 from vestige.integrations.frameworks.values import to_plain
 
 _TYPES = {
@@ -33,6 +36,42 @@ def install(module: ModuleType) -> None:
     _keep_processor(processor)
     for name in ("agents.tool", "agents.run_internal.tool_execution"):
         guarded(_note_exceptions)(name, processor)
+    if is_replaying():
+        guarded(_replay_tools)(import_module("agents.tool"), processor)
+
+
+def _replay_tools(module: ModuleType, processor: Any) -> None:
+    """Answer calls from the recording: those of `@function_tool`, and of other functions."""
+
+    def answering(original: Any) -> Any:
+        @functools.wraps(original)
+        async def invoke(*args: Any, **kwargs: Any) -> Any:
+            context_, arguments = args[-2:]
+            call_id = getattr(context_, "tool_call_id", None)
+            found = find_result(arguments=arguments, call_id=call_id)
+            if found is None:
+                return await original(*args, **kwargs)
+            if found.error is not None and found.text is not None:
+                processor.note_exception((found.error,))
+                return found.text  # The SDK made it of the exception.
+            return restore_text(found)
+
+        invoke._vestige = True  # type: ignore[attr-defined]
+        return invoke
+
+    invoker = getattr(module, "_FailureHandlingFunctionToolInvoker", None)
+    if invoker is not None:
+        invoker.__call__ = answering(invoker.__call__)
+    original = module.FunctionTool.__post_init__
+
+    @functools.wraps(original)
+    def post_init(self: Any) -> None:
+        original(self)
+        function = self.on_invoke_tool
+        if inspect.isfunction(function) and not hasattr(function, "_vestige"):
+            self.on_invoke_tool = answering(function)
+
+    module.FunctionTool.__post_init__ = post_init
 
 
 def _note_exceptions(name: str, processor: Any) -> None:

@@ -6,6 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from vestige.emit.replayed_tools import restore_value
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.values import to_plain
 from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
@@ -14,7 +15,8 @@ from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
 def install(module: ModuleType) -> None:
     """Wrap the methods of agents and tools. `module` is smolagents.agents."""
     tracker = SpanTracker("smolagents")
-    record_calls(tracker, import_module("smolagents.tools").Tool, "__call__", _describe_tool)
+    tool = import_module("smolagents.tools").Tool
+    record_calls(tracker, tool, "__call__", _describe_tool, restore=restore_value)
     record_calls(tracker, module.MultiStepAgent, "_run_stream", _describe_agent, _read_answer)
     for name in ("CodeAgent", "ToolCallingAgent", "MultiStepAgent"):
         agent = getattr(module, name, None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
-from vestige.emit import context
+from vestige.emit import context, replayed_tools
 from vestige.emit.model_calls import count_calls
 from vestige.emit.no_op import NULL_SPAN
 from vestige.emit.point_span import record_point
@@ -149,6 +149,7 @@ class SpanTracker:
         if (type or span.type) == "tool":
             details = describe_request(span.run_id, name or span.name, body, call_id)
         span.reopen(details, name=name, type=type, body=body)
+        replayed_tools.note(span, span.name, body, call_id)
         if body is not None:
             self._without_input.discard(span.id)
 
@@ -168,6 +169,8 @@ class SpanTracker:
             return
         if error is not None and status is None and not isinstance(error, BaseException):
             status = "error"
+        if span.type == "tool" and replayed_tools.reads_like_json(body):
+            attributes = {**(attributes or {}), replayed_tools.TEXT_RESULT: True}
         span.end(error, attributes, body, status=status)
         self._forget(span)
 

@@ -15,9 +15,16 @@ from typing import Any, NamedTuple
 
 from vestige.emit.generators import Opened, recorded_async_generator, recorded_generator
 from vestige.emit.no_op import NULL_SPAN
+from vestige.emit.replayed_tools import (
+    TEXT_RESULT,
+    Restore,
+    reads_like_json,
+    replayed,
+)
 from vestige.emit.span import Span
 from vestige.integrations.faults import record_fault
 from vestige.integrations.frameworks.span_tracker import SpanTracker
+from vestige.integrations.frameworks.tool_replay import is_replaying
 from vestige.integrations.frameworks.values import to_plain
 
 
@@ -52,11 +59,17 @@ def record_calls(
     name: str,
     describe: Describe,
     read_result: ReadResult = read_plain,
+    restore: Restore | None = None,
 ) -> None:
-    """Replace `owner.name` by a method that records its calls. A missing one is left out."""
+    """Replace `owner.name` by a method that records its calls. A missing one is left out.
+
+    `restore` makes its result from a recorded one, if tools are replayed. None: it always runs.
+    """
     original = vars(owner).get(name)
     if original is None or getattr(original, "_vestige", False):
         return
+    if restore is not None and is_replaying():
+        original = replayed(original, restore)
     wrapped = _wrap(tracker, original, describe, read_result)
     wrapped._vestige = True
     setattr(owner, name, wrapped)
@@ -80,7 +93,9 @@ def _wrap(tracker: SpanTracker, original: Any, describe: Describe, read_result: 
             record_fault(f"integration {tracker.framework}", error)
             outcome = Outcome()
         status = None if outcome.error is None else "error"
-        span.end(outcome.error, body=outcome.body, status=status)  # type: ignore[arg-type]
+        is_text = span.type == "tool" and reads_like_json(outcome.body)
+        attributes = {TEXT_RESULT: True} if is_text else None
+        span.end(outcome.error, attributes, outcome.body, status=status)  # type: ignore[arg-type]
 
     def open_generator(args: Any, kwargs: Any) -> Opened:
         span = open_span(args, kwargs)

@@ -7,7 +7,7 @@ the baseline has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
@@ -35,6 +35,15 @@ class Reason:
     message: str
     run: str
     """The run that shows it."""
+
+
+POLICY_PREFIX = "policy/"
+
+
+def find_unknown_code(codes: Iterable[str]) -> str | None:
+    """Return the first code that no reason has. Those of policies are not listed."""
+    known = {"command-failed", "new-failure", "new-tool", "new-host", "loop", *NUMBERS}
+    return next((c for c in codes if c not in known and not c.startswith(POLICY_PREFIX)), None)
 
 
 def find_reasons(trials: Sequence[Measurement], baseline: Sequence[Measurement]) -> list[Reason]:
