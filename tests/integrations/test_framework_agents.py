@@ -89,6 +89,13 @@ NEWEST = {
         ("refund_agent",),
         allowed=("error/reported",),
     ),
+    "agent_framework-handoff": Agent(
+        "agent_framework_handoff.py",
+        ("agent-framework-core", "agent-framework-openai", "agent-framework-orchestrations"),
+        ("triage_agent", "refund_agent"),
+        ("refund_agent",),
+        allowed=("error/reported",),
+    ),
 }
 MODULES = {"langchain": "langchain", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
 
