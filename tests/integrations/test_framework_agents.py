@@ -31,6 +31,8 @@ class Agent(NamedTuple):
     """Findings besides the failed tool, about what the framework itself logs."""
     has_traceback: bool = False
     """Whether the framework sends tracebacks to the model, which differ in a replay of tools."""
+    returns_errors: bool = False
+    """Whether its tool returns an error as a result, as the framework recommends."""
 
 
 PINNED = {
@@ -62,19 +64,37 @@ NEWEST = {
     "llama_index": Agent(
         "llama_index_agent.py", ("llama-index-core", "llama-index-llms-openai"), ("refund_agent",)
     ),
-    "dspy": Agent(
-        "dspy_react.py", ("dspy",), ("ReAct",), allowed=("tool/announced",), has_traceback=True
+    "llama_index-handoff": Agent(
+        "llama_index_handoff.py",
+        ("llama-index-core", "llama-index-llms-openai"),
+        ("triage_agent", "refund_agent"),
+        ("refund_agent",),
     ),
+    "dspy": Agent("dspy_react.py", ("dspy",), ("ReAct",), has_traceback=True),
     "autogen": Agent(
         "autogen_team.py",
         ("autogen-agentchat", "autogen-ext[openai]"),
         ("refund_clerk", "writer"),
     ),
     "ag2": Agent("ag2_agent.py", ("ag2[openai]",), ("refund_agent",)),
+    "adk": Agent(
+        "adk_transfer.py",
+        ("google-adk", "litellm", "mcp"),  # LiteLLM imports mcp for each call with tools
+        ("triage_agent", "refund_agent"),
+        ("transfer_to_agent",),
+        returns_errors=True,
+    ),
     "strands": Agent("strands_agent.py", ("strands-agents[openai]",), ("refund_agent",)),
     "agent_framework": Agent(
         "agent_framework_agent.py",
         ("agent-framework-core", "agent-framework-openai"),
+        ("refund_agent",),
+        allowed=("error/reported",),
+    ),
+    "agent_framework-handoff": Agent(
+        "agent_framework_handoff.py",
+        ("agent-framework-core", "agent-framework-openai", "agent-framework-orchestrations"),
+        ("triage_agent", "refund_agent"),
         ("refund_agent",),
         allowed=("error/reported",),
     ),
@@ -137,10 +157,11 @@ def check_tree(agent: Agent, recording: Recording) -> None:
     assert [span.name for span in recording.of_type("handoff")] == list(agent.handoffs)
     tools = [span for span in recording.of_type("tool") if span.name != "finish"]
     assert tuple(span.name for span in tools) == frameworks.TOOLS
-    assert [span.status for span in tools] == ["ok", "error", "ok", "ok"]
     assert all(span.input is not None for span in tools)
     assert all(span.output is not None for span in tools if span.status == "ok")
-    assert "503 from rates.internal" in str(tools[1].attributes)
+    if not agent.returns_errors:
+        assert [span.status for span in tools] == ["ok", "error", "ok", "ok"]
+        assert "503 from rates.internal" in str(tools[1].attributes)
     spans = {span.id: span for span in recording.run.spans}
     for span in recording.run.spans:
         if span.type == "llm":
@@ -153,7 +174,8 @@ def check_tree(agent: Agent, recording: Recording) -> None:
 def check_findings(agent: Agent, recording: Recording, text: str) -> None:
     found = frameworks.find_findings(text)
     by_short_id = {span.short_id.rpartition(".")[2]: span for span in recording.run.spans}
-    failed = [by_short_id[span] for _, code, span in found if code == "tool/failed"]
+    expected = "tool/soft-error" if agent.returns_errors else "tool/failed"
+    failed = [by_short_id[span] for _, code, span in found if code == expected]
     assert [span.name for span in failed] == ["get_exchange_rate"], text
     others = {code for severity, code, _ in found if severity in ("error", "warning")}
     assert others - {"tool/failed", *agent.allowed} == set(), text

@@ -155,6 +155,11 @@ def decide(names, calls, texts, user):
             if n == "transfer_to_agent":
                 return ("tool", n, {"agent_name": "refund_agent"})
             return ("tool", n, {})
+    if "handoff" in names and count("handoff") == 0 and not match(names, "convert"):
+        return ("tool", "handoff", {"to_agent": "refund_agent", "reason": "a refund"})
+    for n in names:
+        if n.startswith("handoff_to_") and count(n) == 0 and not match(names, "convert"):
+            return ("tool", n, {"context": "a refund"})
     # sub-agent as a tool
     for n in names:
         if n in ("ask_refund_agent", "refund_agent", "delegate") and count(n) == 0:

@@ -238,6 +238,18 @@ def test_an_announced_tool_that_ran_is_healthy(home: Home) -> None:
     assert findings(home, announced_calls.announced_call) == []
 
 
+def test_a_tool_beside_the_step_of_its_model_call_ran(home: Home) -> None:
+    """The steps of an agent contain model calls; its tools, whose names are text, are beside."""
+    with recording(home) as run, run.span("ReAct", "agent") as agent:
+        with agent.span("Predict") as step:
+            think(step, request(text=TASK, tools=[SEARCH]), answer(text="Call web_search."))
+        use(agent, "{}", name="web_search")
+        with agent.span("Predict") as step:
+            think(step, request(text=TASK, tools=[SEARCH]), answer(text="12 yen."))
+
+    assert findings(home, announced_calls.announced_call) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

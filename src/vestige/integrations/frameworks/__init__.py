@@ -29,7 +29,11 @@ MODULES: dict[str, tuple[tuple[str, str], ...]] = {
         ("autogen_agentchat.teams._group_chat._base_group_chat", "install_teams"),
     ),
     "ag2": (("ag2.agent", "install"),),
-    "agent_framework": (("agent_framework.observability", "install"),),
+    "agent_framework": (
+        ("agent_framework._tools", "install"),
+        ("agent_framework_orchestrations._handoff", "install_handoffs"),
+    ),
+    "google_adk": (("google.adk.telemetry.tracing", "install"),),
     "claude_agent_sdk": (("claude_agent_sdk", "install"),),
     "mcp": (
         ("mcp.client.session", "install"),

@@ -1,8 +1,8 @@
 """OpenTelemetry: spans of the process become spans here, without an exporter or a server.
 
 A span processor joins every TracerProvider of the SDK that the program creates. While the program
-has set no provider, spans of the API are recorded by a tracer of our own. Its spans have no valid
-context, so nothing is propagated, and the program can still set a provider.
+has set no provider, spans of the API are recorded by a tracer of our own. Its spans have no
+context of their own, so nothing is propagated, and the program can still set a provider.
 
 Types, names and contents are mapped as in formats/otlp. Model calls are not spans of their own: the
 wire records them inside the span that makes them.
@@ -10,9 +10,11 @@ wire records them inside the span that makes them.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -41,7 +43,9 @@ _IGNORED_SCOPES = re.compile(
 )
 """Scopes of HTTP clients, and of frameworks that have an integration of their own."""
 _IGNORED_OPERATIONS = frozenset(["create_agent"])
-_RECORDED = frozenset([("autogen-core", "tool")])
+_PLUMBING = re.compile(r"(?:edge_group\.process|message\.send|workflow\.build)\b")
+"""Names of spans that only connect others, as workflows of Microsoft Agent Framework have them."""
+_RECORDED = frozenset([("autogen-core", "tool"), ("agent_framework", "tool")])
 """Scopes and types of spans that an integration of its own records, with arguments."""
 _EXTRA_INPUTS = ("gcp.vertex.agent.tool_call_args", "gcp.vertex.agent.data")
 _EXTRA_OUTPUTS = ("gcp.vertex.agent.tool_response",)
@@ -51,7 +55,7 @@ spans = SpanTracker("opentelemetry")
 
 def install(module: ModuleType) -> None:
     """Record the spans of the API while no provider is set. `module` is opentelemetry.trace."""
-    tracer_class = _make_tracer_class(module)
+    tracer_class = _get_tracer_class(module)
     original = module.ProxyTracer._tracer.fget
 
     def find_tracer(self: Any) -> Any:
@@ -66,6 +70,18 @@ def install(module: ModuleType) -> None:
     module.ProxyTracer._tracer = property(find_tracer)
 
 
+def make_private_provider() -> Any:
+    """Return a provider whose spans are recorded here only, not exported by the program's own."""
+    module = import_module("opentelemetry.trace")
+    tracer_class = _get_tracer_class(module)
+
+    class Provider(module.TracerProvider):  # type: ignore[misc, name-defined]
+        def get_tracer(self, instrumenting_module_name: str, *_: Any, **__: Any) -> Any:
+            return tracer_class(instrumenting_module_name, is_private=True)
+
+    return Provider()
+
+
 def install_sdk(module: ModuleType) -> None:
     """Add the processor to each provider of the SDK. `module` is opentelemetry.sdk.trace."""
     processor = type("VestigeSpanProcessor", (_Processor, module.SpanProcessor), {})()
@@ -77,6 +93,12 @@ def install_sdk(module: ModuleType) -> None:
 
     initialize.__wrapped__ = original  # type: ignore[attr-defined]  # for inspect.signature
     module.TracerProvider.__init__ = initialize
+
+
+def find_current_key() -> Any:
+    """Return the key of the current span in `spans`: an object of ours, or an id of the SDK."""
+    span = import_module("opentelemetry.trace").get_current_span()
+    return getattr(span, "key", None) or span.get_span_context().span_id
 
 
 class _Processor:
@@ -110,13 +132,15 @@ def _scope_of(span: Any) -> str:
 # --- spans of the API, while the program has no provider ------------------------------------------
 
 
-def _make_tracer_class(module: ModuleType) -> type:
+@functools.cache
+def _get_tracer_class(module: ModuleType) -> Any:
     """Return our tracer as a subclass of the API's."""
     span_class = _make_span_class(module)
 
     class Tracer(module.Tracer):  # type: ignore[misc, name-defined]  # known at run time only
-        def __init__(self, scope: str) -> None:
+        def __init__(self, scope: str, is_private: bool = False) -> None:
             self._scope = scope
+            self._is_private = is_private
 
         def start_span(
             self,
@@ -128,10 +152,14 @@ def _make_tracer_class(module: ModuleType) -> type:
             **__: Any,
         ) -> Any:
             outer = module.get_current_span(context)
-            if not isinstance(outer, span_class) and outer.get_span_context().is_valid:
+            is_other = not isinstance(outer, span_class) and outer.get_span_context().is_valid
+            if is_other and not self._is_private:
                 return outer  # a span of a remote caller, as without a tracer
             parent = getattr(outer, "key", None)
-            return span_class(name, parent, self._scope, attributes, kind)
+            span = span_class(name, parent, self._scope, attributes, kind)
+            # Spans of the program's own tracer inside keep their parent.
+            span.outer_context = outer.get_span_context()
+            return span
 
         @contextmanager
         def start_as_current_span(
@@ -166,10 +194,11 @@ def _make_span_class(module: ModuleType) -> type:
             self._attributes: dict[str, Any] = dict(attributes or {})
             self._events: list[Event] = []
             self._ended = False
+            self.outer_context = module.INVALID_SPAN_CONTEXT
             guarded(_start)(self.key, parent, name, scope, self._attributes, kind)
 
         def get_span_context(self) -> Any:
-            return module.INVALID_SPAN_CONTEXT
+            return self.outer_context
 
         def is_recording(self) -> bool:
             return not self._ended
@@ -223,7 +252,8 @@ def _start(
     operation = facts.get("gen_ai.operation.name")
     type_ = _type_of(name, facts, kind)
     is_recorded = (scope, type_) in _RECORDED or _IGNORED_SCOPES.match(scope)
-    if is_recorded or operation in _IGNORED_OPERATIONS or type_ == "http":
+    is_ignored = operation in _IGNORED_OPERATIONS or _PLUMBING.match(name)
+    if is_recorded or is_ignored or type_ == "http":
         spans.skip(key, parent)
         return
     if type_ == LLM:

@@ -174,6 +174,12 @@ class SpanTracker:
         span.end(error, attributes, body, status=status)
         self._forget(span)
 
+    def enter(self, key: Hashable) -> None:
+        """Make the span the ambient one of this context, which has not started it."""
+        span = self._open.get(key)
+        if span is not None:
+            context.enter(span)
+
     def leave(self, key: Hashable) -> None:
         """Let the span go on without being the ambient one."""
         span = self._open.get(key)

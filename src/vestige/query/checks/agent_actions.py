@@ -6,8 +6,8 @@
         action.failure      # the failed tool or step, with its error
 
 A tool belongs to the call that requested it by id, else to the model call beside it: the last one
-before it with the same parent. A failed step belongs to the model call inside it, whose answer
-it parsed or executed.
+before it with the same parent, or in the same agent. A failed step belongs to the model call
+inside it, whose answer it parsed or executed.
 """
 
 from __future__ import annotations
@@ -204,7 +204,25 @@ def _find_requester(
     if beside is not None:
         inner = [span.id for span in evidence.children.get(beside.id, ()) if span.id in by_call]
         return inner[-1] if inner else beside.id
-    return found[0].span.id if found is not None else None
+    if found is not None:
+        return found[0].span.id
+    return _find_last_in_agent(evidence, tool, by_call)
+
+
+def _find_last_in_agent(
+    evidence: Evidence, tool: SpanInfo, by_call: dict[str, Action]
+) -> str | None:
+    """Return the agent's last model call before a tool: its steps may each be inside a span."""
+    agent = evidence.spans.get(tool.parent_id or "")
+    if agent is None or agent.type != "agent":
+        return None
+    place = evidence.places[tool.id]
+    before = [
+        call.id
+        for call in evidence.model_calls
+        if evidence.places[call.id] < place and by_call[call.id].agent == agent.id
+    ]
+    return before[-1] if before else None
 
 
 def _find_failure(evidence: Evidence, action: Action) -> Failure | None:

@@ -1,0 +1,42 @@
+"""Google ADK: arguments and results of tools, which its own spans leave out by default.
+
+Agents, tools and transfers are spans of its own, which opentelemetry.py records.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+from vestige.integrations.faults import guarded
+from vestige.integrations.frameworks import opentelemetry
+from vestige.integrations.frameworks.values import to_plain
+
+
+def install(module: ModuleType) -> None:
+    """Read the tool calls that ADK traces. `module` is google.adk.telemetry.tracing."""
+    original = module.trace_tool_call
+
+    @functools.wraps(original)
+    def trace_tool_call(*args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        _end_tool(*args, **kwargs)
+
+    module.trace_tool_call = trace_tool_call  # type: ignore[attr-defined]
+
+
+@guarded
+def _end_tool(
+    tool: Any, args: Any, function_response_event: Any, error: Any = None, **_: Any
+) -> None:
+    """End the span of the tool that ran: its result is known here only."""
+    key = opentelemetry.find_current_key()
+    content = getattr(function_response_event, "content", None)
+    parts = getattr(content, "parts", None) or [None]
+    response = getattr(parts[0], "function_response", None)
+    call_id = getattr(response, "id", None)
+    opentelemetry.spans.complete(key, body=to_plain(args), call_id=call_id)
+    attributes = {} if call_id is None else {"tool_call_id": str(call_id)}
+    result = to_plain(getattr(response, "response", None))
+    opentelemetry.spans.end(key, body=result, error=error, attributes=attributes)
