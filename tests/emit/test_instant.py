@@ -1,4 +1,4 @@
-"""Spans told after the fact, and sinks of one run: emit/point_span.py, emit/run_listeners.py."""
+"""Spans recorded after the fact, and sinks of one run: point_span.py, run_listeners.py."""
 
 from __future__ import annotations
 

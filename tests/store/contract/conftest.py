@@ -1,6 +1,7 @@
 """The engines over which the contract of a store is tested.
 
-A new engine adds its class to ENGINES and to the parameters of `engine`. Every test of this folder then runs over it.
+A new engine adds its class to ENGINES and its name to the parameters of `engine`. Every test of
+this folder then runs over it.
 """
 
 from __future__ import annotations
