@@ -207,7 +207,7 @@ def test_a_file_captured_again_is_as_it_was_last() -> None:
 def test_secrets_in_files_and_state_are_masked_and_the_manifest_says_where(home: Home) -> None:
     """Nothing in clear reaches the spool or the bundle, also registered values."""
     session = Session(tags={"token": SECRET})
-    session[Note].seed(Note(SECRET), Note("secret: zebra-zebra-42"))
+    session[Note].seed(Note(SECRET), Note("registered: zebra-zebra-42"))
     made = builder(session, tags={"password": "correct-horse-battery"})
     recorder = vestige.Recorder()
     with made.capture():
