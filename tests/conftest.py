@@ -51,7 +51,7 @@ hypothesis.settings.load_profile("any-speed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write the golden files anew")
+    parser.addoption("--rewrite", action="store_true", help="write the golden files")
 
 
 def pytest_configure() -> None:

@@ -1,4 +1,4 @@
-"""Keys: told once, kept as a hash, found again only while they are good."""
+"""Keys: shown once, stored as a hash, accepted only while they are valid."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_link_in_its_place_is_not_followed(home: Home) -> None:
 
 
 def test_processes_that_add_keys_at_once_lose_none(home: Home) -> None:
-    """Each waits for the others; every key that was told works."""
+    """Each waits for the others; every key that was shown works."""
     program = (
         "import sys; from vestige.fleet.api_keys import Keys; from vestige.home import get_home\n"
         "keys = Keys(get_home(sys.argv[1]))\n"
@@ -253,7 +253,7 @@ def test_the_file_stays_small(home: Home) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
 def test_a_file_of_another_user_is_not_believed(home: Home) -> None:
-    """Whoever made it knows the keys in it."""
+    """Its maker knows the keys in it."""
     key = Keys(home).add("ci", ["runs:read"]).key
     os.chown(home.keys, 65534, 65534)
     with pytest.raises(KeysError, match=r"belongs to user 65534 .*chown 0"):

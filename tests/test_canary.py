@@ -222,7 +222,7 @@ def test_what_the_commands_print_holds_no_secret(collected: Home, arguments: lis
 
 
 def test_usage_counters_survive_with_their_values(collected: Home) -> None:
-    """A key with `token` in it is no secret when it counts tokens."""
+    """A key with `token` in it is not a secret when it counts tokens."""
     (run,) = [run for run in load(collected) if run.info.name == "agent"]
     chat = next(span for span in run.spans if span.name == "chat")
 

@@ -31,7 +31,7 @@ def _check_command(words: list[str]) -> None:
 
 def _unit() -> configparser.ConfigParser:
     unit = configparser.ConfigParser(interpolation=None, strict=True)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]  # systemd tells cases apart
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # systemd
     unit.read(DEPLOY / "vestige.service")
     return unit
 
@@ -69,7 +69,7 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
 
 
 def test_the_container_starts_a_command_that_exists() -> None:
-    """ENTRYPOINT with CMD, and the commands that its comment tells."""
+    """ENTRYPOINT with CMD, and the commands in its comment."""
     text = (DEPLOY / "Containerfile").read_text()
     entry = json.loads(re.findall(r"^ENTRYPOINT (.*)", text, re.MULTILINE)[0])
     words = json.loads(re.findall(r"^CMD (.*)", text, re.MULTILINE)[0])

@@ -78,7 +78,7 @@ def _run(command: list[str] | str, folder: Path, text: str = "") -> None:
 
 @pytest.mark.parametrize("page", _with("python"), ids=_name)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    """Every block stands on its page's own line, so that a traceback points there."""
+    """Every block is on its page's own line, so that a traceback points there."""
     program = ""
     for block in _blocks(page, "python"):
         program += "\n" * (block.line - program.count("\n")) + block.text
@@ -163,5 +163,5 @@ def test_every_decision_is_in_the_index() -> None:
 
 
 def test_the_reference_says_what_the_code_says(tmp_path: Path) -> None:
-    """When this fails, `make docs` writes it anew."""
+    """When this fails, `make docs` writes it again."""
     _run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], tmp_path)

@@ -150,7 +150,7 @@ def test_when_the_disk_is_read_only(disk: Path) -> None:
 
 
 def test_when_the_home_is_a_file(tmp_path: Path) -> None:
-    """Somebody put it there."""
+    """Another program put it there."""
     (tmp_path / "home").write_text("in the way")
 
     recorded = is_identical(Home(tmp_path / "home"))

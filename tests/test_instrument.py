@@ -294,7 +294,7 @@ def test_every_way_to_ask_works_as_before(
 def test_async_clients_too(
     home: Home, recorder: Recorder, url: str, read_runs: Callable[[], list[Run]]
 ) -> None:
-    """Twenty at once: every model call stands in the step of its own arguments."""
+    """Twenty at once: every model call is in the step of its own arguments."""
 
     async def ask(client: openai.AsyncOpenAI, number: int) -> str:
         reply = await client.chat.completions.create(
@@ -429,7 +429,7 @@ def test_a_failure_of_ours_is_counted_and_not_raised(recorder: Recorder, url: st
 def test_what_an_answer_asks_for_is_remembered(
     home: Home, recorder: Recorder, url: str, read_runs: Callable[[], list[Run]]
 ) -> None:
-    """Also where no wire tells: the tool links to the step then."""
+    """Also without wire capture: the tool links to the step then."""
     chat = vestige.instrument_openai(openai_client(url))
     claude = vestige.instrument_anthropic(anthropic_client(url))
     search = vestige.tool(name="search")(lambda q: q)

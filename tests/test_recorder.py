@@ -182,7 +182,7 @@ def test_known_shapes_of_secrets_are_masked_without_being_told() -> None:
 
 
 def test_lines_that_are_ready_are_written_and_told(tmp_path: Path) -> None:
-    """A suite's: as they are, and whoever listens gets their records."""
+    """Records of a suite pass unchanged, and listeners get them."""
     heard: list[KnownRecord] = []
     recorder = vestige.Recorder(tmp_path / "home", sinks=[heard.append])
     records = (
@@ -550,7 +550,9 @@ def test_a_secret_across_two_steps_of_a_long_body_of_bytes_is_masked(home: Home)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("secret", ["correct-horse-battery-staple", SECRET], ids=["told", "shape"])
+@pytest.mark.parametrize(
+    "secret", ["correct-horse-battery-staple", SECRET], ids=["registered", "shape"]
+)
 def test_a_text_is_not_cut_in_the_middle_of_a_secret(home: Home, secret: str) -> None:
     """Half a secret is nothing that could be known any more, and half of it is too much."""
     almost = secret[:-2]

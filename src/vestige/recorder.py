@@ -29,7 +29,7 @@ from vestige.emit import context
 from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
 from vestige.emit.logger import Logger
 from vestige.emit.no_op import NULL_LOGGER, NULL_SPAN, UnsampledRun
-from vestige.emit.run_listeners import SINKS
+from vestige.emit.run_sinks import SINKS
 from vestige.emit.span import OpeningDetails, Span
 from vestige.errors import UsageError
 from vestige.home import Home

@@ -25,7 +25,7 @@ def test_ids_do_not_repeat() -> None:
 
 
 def test_a_forked_child_does_not_repeat_its_parents_ids() -> None:
-    """The generator is seeded anew."""
+    """The generator gets a new seed."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -46,7 +46,7 @@ def test_the_system_clock_is_the_system_s() -> None:
 
 
 def test_the_fake_clock_moves_one_step_a_look() -> None:
-    """And further when told."""
+    """And further when it is advanced."""
     clock = FakeClock(start_ns=100, step_ns=10)
 
     assert (clock.now_ns(), clock.now_ns(), clock.monotonic_ns()) == (110, 120, 10)

@@ -28,7 +28,7 @@ for fd in room:
     os.close(fd)  # so that the recorder can open its files again
 {recording}
 for fd in theirs:
-    os.write(fd, b"theirs")  # fails if somebody has closed it
+    os.write(fd, b"theirs")  # fails if other code has closed it
 assert {{os.fstat(fd).st_size for fd in theirs}} == {{6}}
 print("done", len(theirs))
 """
@@ -106,7 +106,7 @@ trace.close()
 def test_the_stacks_of_a_terminated_program_do_not_reach_its_own_file(
     run_program: RunProgram, tmp_path: Path
 ) -> None:
-    """faulthandler writes to a number: it is told of another one with the next record."""
+    """faulthandler writes to a number, which is updated with the next record."""
     opening = """
 import signal, vestige
 recorder = vestige.Recorder()
@@ -124,10 +124,10 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_another_file_with_the_same_inode_number_is_not_ours(tmp_path: Path) -> None:
-    """The inode of a deleted file is given to the next one: only the mark tells them apart."""
+    """The next file may get the inode of a deleted one: only the mark differs."""
     path = tmp_path / "ours"
     own = OwnFile(os.open(path, OPEN_FLAGS))
-    with path.open("ab") as file:  # the same file, opened by somebody else
+    with path.open("ab") as file:  # the same file, opened by other code
         os.dup2(file.fileno(), own.fd)
         with pytest.raises(LostError):
             own.append(b"x")

@@ -1,4 +1,4 @@
-"""A lock tells the living from the dead, whoever asks."""
+"""A lock shows every process whether its holder is alive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vestige._runtime import file_locks
 
 
 def test_a_lock_is_held_until_its_file_is_closed(tmp_path: Path) -> None:
-    """A reader in the same process is told the truth too."""
+    """A reader in the same process gets the same answer."""
     path = tmp_path / "file"
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
 
@@ -24,7 +24,7 @@ def test_a_lock_is_held_until_its_file_is_closed(tmp_path: Path) -> None:
 
 
 def test_only_one_can_hold_it(tmp_path: Path) -> None:
-    """The second is told at once, and does not wait."""
+    """The second gets an answer at once, and does not wait."""
     path = tmp_path / "file"
     first = os.open(path, os.O_RDWR | os.O_CREAT)
     second = os.open(path, os.O_RDWR)

@@ -143,7 +143,7 @@ def test_a_real_ctrl_c_ends_the_run(data_dir: Path, tmp_path: Path) -> None:
 def test_after_kill_9_every_event_is_there_and_the_run_is_known_to_be_dead(
     data_dir: Path, tmp_path: Path
 ) -> None:
-    """What was recorded survives; the lock of events.jsonl tells a reader dead from idle."""
+    """What was recorded survives; the lock of events.jsonl shows whether the program lives."""
     child = start(tmp_path, "print('ready', flush=True)\n    sys.stdin.readline()")
     assert child.stdout is not None
     child.stdout.readline()

@@ -82,7 +82,7 @@ def test_an_agents_own_except_cannot_talk_it_away(data_dir: Path) -> None:
 
 
 def test_even_swallowed_whole_it_is_recorded_and_fails_the_run(data_dir: Path) -> None:
-    """A bare `except:` may hide it from the program, not from whoever reads the run."""
+    """A bare `except:` may hide it from the program, not from a reader of the run."""
     with traced_run("hidden", max_tool_calls=0):
         try:
             record_tool_call("t")

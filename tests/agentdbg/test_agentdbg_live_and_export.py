@@ -41,7 +41,7 @@ def busy_run() -> None:
 
 
 def test_live_and_export_give_the_same_events(data_dir: Path, home: Home, tmp_path: Path) -> None:
-    """Ids, order, payloads and all: a re-export changes nothing for whoever kept an event's id.
+    """Ids, order, payloads and all: a second export keeps the ids of events.
 
     But a store keeps of a call's end how long it took, not when the clock said it was: what it took
     to write that it began is missing in between."""

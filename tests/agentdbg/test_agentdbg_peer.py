@@ -192,7 +192,7 @@ def environment(data_dir: Path, home: Home, *, ours: bool) -> dict[str, str]:
 
 
 def _lenient(data_dir: Path) -> list[RunDir]:
-    """The real package writes NaN, which is no JSON: read it as Python does."""
+    """The real package writes NaN, which is not JSON: read it as Python does."""
     found = []
     for path in (data_dir / "runs").iterdir():
         lines = (path / "events.jsonl").read_text().splitlines()

@@ -139,7 +139,7 @@ def test_a_traced_generator_keeps_what_it_records_while_it_runs(data_dir: Path) 
 
 
 def test_a_generator_whose_consumer_had_enough_ends_well(data_dir: Path) -> None:
-    """GeneratorExit is no failure: the run is ok, and whole."""
+    """GeneratorExit is not a failure: the run is ok and complete."""
 
     @trace
     async def numbers() -> AsyncIterator[int]:
@@ -304,7 +304,7 @@ def test_one_traced_run_is_left_by_whoever_entered_it(data_dir: Path) -> None:
 
 
 def test_threads_that_begin_at_once_have_one_recorder(data_dir: Path) -> None:
-    """Each would have a journal of its own, and a process that it tells of."""
+    """Each would have its own journal and its own process record."""
     start, found = threading.Barrier(8), []
 
     def begin() -> None:

@@ -24,7 +24,7 @@ from support.pytest_suites import (
 from vestige.artifacts import SuiteRecorder, recover
 from vestige.errors import UsageError
 
-# Each test tells a witness when it begins and when it ends, in one write.
+# Each test reports its start and its end to a witness, in one write.
 WITNESSED = """
     import os, time, pytest
     FD = os.open(os.environ["WITNESS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)

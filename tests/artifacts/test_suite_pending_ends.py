@@ -107,7 +107,7 @@ _LATE = """
         # Its wrapper is inside of ours: the test was not over.
         pytest.param(_PLAIN, _WRAPPER, (), 2, id="in a wrapper"),
         pytest.param(_PLAIN, _LATE, (), 3, id="in a wrapper that came late"),
-        pytest.param(_PLAIN, _OWN_LOOP, (), 3, id="in a loop of somebody else's"),
+        pytest.param(_PLAIN, _OWN_LOOP, (), 3, id="in a loop of another library"),
         pytest.param(_PLAIN, _AT_THE_END, (), 5, id="at the end"),
         pytest.param(_FAILS, _AT_THE_END, ("-x",), 3, id="at the end, stopped early"),
         pytest.param(_FAILS, _AFTER_THE_LOOP, ("-x",), 3, id="after the loop, stopped early"),
@@ -263,7 +263,7 @@ def test_the_pass_of_a_test_that_leaves_nothing_is_written_with_its_end(tmp_path
 
 
 def test_what_is_told_late_stands_where_it_belongs(tmp_path: Path) -> None:
-    """A test's pass and end come before all that is told of the next, and tell when they were."""
+    """The pass and end of a test come before all records of the next, with their own times."""
     project = make_project(tmp_path / "shop", _FIXTURES_IN_TURN)
     done = run_alone(project, "--vestige-bundle", "art")
     events = _events(only_bundle(project / "art"))
@@ -367,7 +367,7 @@ _LOOKS_AT_THE_TRACE = """
 
 
 def test_of_a_run_that_is_not_sampled_the_bundle_is_whole(tmp_path: Path) -> None:
-    """Its tests have no spans, and what they record is not told; the suite has its cases all the same."""
+    """Its tests have no spans and no records; the suite has its cases all the same."""
     project = make_project(tmp_path / "shop", _RECORDS)
     done = run_pytest(project, "--vestige-bundle", "art", env={"VESTIGE_SAMPLE": "0"})
     bundle = only_bundle(project / "art")
@@ -459,10 +459,10 @@ _STARTS = """
 
     @pytest.mark.parametrize("number", range(3))
     def test_number(number):
-        told = "import os; print(os.environ['VESTIGE_PARENT'])"
+        show_parent = "import os; print(os.environ['VESTIGE_PARENT'])"
         span = vestige.current_span()
         for environment in (None, os.environ.copy()):
-            done = subprocess.run([sys.executable, "-c", told], env=environment, capture_output=True, text=True)
+            done = subprocess.run([sys.executable, "-c", show_parent], env=environment, capture_output=True, text=True)
 
             assert done.stdout == f"{span.run_id}/{span.id}\\n"
 """

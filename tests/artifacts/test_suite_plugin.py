@@ -206,7 +206,7 @@ def test_the_ini_option_turns_it_on_and_a_broken_file_is_a_failed_case(tmp_path:
 
 @pytest.mark.slow
 def test_a_violation_fails_the_session(tmp_path: Path) -> None:
-    """All tests pass, and still: a bundle that breaks a rule is no success."""
+    """All tests pass, and still: a bundle that breaks a rule is a failure."""
     source = """
         from pathlib import Path
         def test_ok(request):
@@ -272,7 +272,7 @@ def test_secrets_are_nowhere_in_the_bundle_or_the_home(tmp_path: Path, workers: 
 
 @pytest.mark.slow
 def test_off_it_loads_nothing_and_the_fixture_does_nothing(tmp_path: Path) -> None:
-    """Without the option no module of the package is imported; a folder that lists tests is no suite."""
+    """Without the option no module of the package is imported; a list of tests is not a suite."""
     source = """
         import sys
         def test_nothing_is_loaded(vestige_attach):
@@ -369,4 +369,4 @@ def test_in_a_bundle_pytest_looks_for_no_tests(tmp_path: Path, options: tuple[st
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
     nested_session = run_pytest(project, "--noconftest", str(attached), *options)
-    assert "1 failed" in nested_session.stdout, "whoever names a file means it"
+    assert "1 failed" in nested_session.stdout, "a file that is named is collected"

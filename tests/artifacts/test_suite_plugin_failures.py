@@ -1,4 +1,4 @@
-"""The pytest plugin at bad moments: what a suite did is told, and pytest goes on as it would without it."""
+"""The pytest plugin at bad moments: results are reported, and pytest goes on as without it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_forked_child_does_not_finish_the_suite_of_its_parent(tmp_path: Path) 
                 sys.exit(0)
             os.waitpid(child, 0)
 
-        def test_after(): assert 0, "told"
+        def test_after(): assert 0, "reported"
     """
     folder = make_project(tmp_path / "p", source)
 
@@ -145,7 +145,7 @@ def test_a_user_whose_name_is_no_utf8_can_run_a_suite(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_a_worker_could_not_write_fails_the_session(tmp_path: Path) -> None:
-    """A failed test may be among it: the bundle is not told as if it were whole."""
+    """A failed test may be among it: the bundle is not reported as complete."""
     source = """
         import resource, signal
 
@@ -169,7 +169,7 @@ def test_what_a_worker_could_not_write_fails_the_session(tmp_path: Path) -> None
 
 
 def test_a_suite_of_several_processes_is_locked_until_it_is_finished(tmp_path: Path) -> None:
-    """Its trace is put together anew: somebody who recovers meanwhile must not take it for dead."""
+    """Its trace is assembled again: a recovery at that time must not take it for dead."""
     locked = []
 
     class Watched(SuiteRecorder):

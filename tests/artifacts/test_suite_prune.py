@@ -63,7 +63,7 @@ def test_bundles_of_suites_go_by_their_age(tree: dict[str, Path]) -> None:
 
 @pytest.mark.slow
 def test_the_newest_stay_and_a_suite_that_runs_is_left_alone(tree: dict[str, Path]) -> None:
-    """Its trace is locked: it is no bundle yet, however many may stay."""
+    """Its trace is locked: it is not a bundle yet, however many may stay."""
     root = tree["root"]
     with SuiteRecorder(root, "running", environment={}) as suite, suite.case("ok") as case:
         pruned = vestige(root.parent, "prune", "--bundles", str(root), "--keep", "2")

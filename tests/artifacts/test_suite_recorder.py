@@ -74,7 +74,7 @@ def test_an_exception_fails_its_case_and_the_bundle_is_written(tmp_path: Path) -
 
 
 def test_a_violation_fails_the_suite(tmp_path: Path) -> None:
-    """A file that the suite itself put there and that breaks a rule is said, and is no success."""
+    """A file that the suite itself put there and that breaks a rule is reported, and is a failure."""
     suite = SuiteRecorder(tmp_path, "shop")
     with pytest.raises(InvalidSuiteError, match=r"bad\.json.*vestige validate") as caught, suite:
         (suite.path / "bad.json").write_text("{")

@@ -111,7 +111,7 @@ def test_workers_are_taken_in_once_in_the_order_of_time(tmp_path: Path) -> None:
 
 
 def test_only_folders_that_are_named_after_a_time_are_found_in_a_tree(tmp_path: Path) -> None:
-    """What somebody keeps elsewhere is finished when it is named, and not because it is near."""
+    """A bundle elsewhere is finished only if it is named, not because it is near."""
     suite = _left_behind(tmp_path / "art")
     suite.close()
     folder = tmp_path / "art/shop/evidence-of-a-bug"

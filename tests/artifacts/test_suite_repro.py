@@ -108,11 +108,11 @@ FAILING = """
     import os
     ORDER = os.open("order.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    def told(name): os.write(ORDER, (name + os.environ.get("TZ", "?") + " ").encode())
-    def test_c(): told("c"); assert 0
-    def test_ok(): told("ok")
-    def test_b(): told("b"); assert not os.path.exists("broken")
-    def test_a(): told("a"); assert 0
+    def report(name): os.write(ORDER, (name + os.environ.get("TZ", "?") + " ").encode())
+    def test_c(): report("c"); assert 0
+    def test_ok(): report("ok")
+    def test_b(): report("b"); assert not os.path.exists("broken")
+    def test_a(): report("a"); assert 0
 """
 
 

@@ -135,7 +135,7 @@ def test_body_teaches_what_there_is(recorded: Home, arguments: list[str], messag
 def test_grep_finds_in_bodies_attributes_and_lines(
     recorded: Home, arguments: list[str], hits: int
 ) -> None:
-    """Of any script; as it stands unless asked otherwise."""
+    """Of any script; unchanged unless an option changes it."""
     assert len(json_of("grep", *arguments)["hits"]) == hits
 
 

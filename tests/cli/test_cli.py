@@ -75,7 +75,7 @@ def dead(home: Home) -> Home:
 
 
 def test_list_shows_the_newest_first_with_outcome_and_tokens(recorded: Home) -> None:
-    """One line a run; a mere process is no run that one asked for."""
+    """One line a run; a process without a run is not listed."""
     head, first, second = vestige("list").stdout.splitlines()
 
     assert head.split() == [
@@ -154,7 +154,7 @@ def test_list_says_how_to_see_more(recorded: Home) -> None:
 def test_a_program_that_said_nothing_was_recorded_all_the_same(
     home: Home, run_program: RunProgram
 ) -> None:
-    """Whoever just typed `vestige run` is not told to do it."""
+    """A user who has just typed `vestige run` gets no advice to type it."""
     run_program("x = 1", command=(sys.executable, "-m", "vestige", "run", "--", sys.executable))
 
     listed = vestige("list").stdout
@@ -164,7 +164,7 @@ def test_a_program_that_said_nothing_was_recorded_all_the_same(
 
 
 def test_an_empty_home_lists_nothing_and_says_how_to_begin(home: Home) -> None:
-    """Nothing is no error."""
+    """An empty result is not an error."""
     home.make()
 
     result = vestige("list")
@@ -593,7 +593,7 @@ def test_json_is_whole_and_plain_for_any_text(home: Home) -> None:
 
 @pytest.fixture
 def read_only(recorded: Home) -> Iterator[Home]:
-    """A home on which somebody else has the say: an archive, a colleague's, a mounted snapshot."""
+    """A home that belongs to another user: an archive, a colleague's, a mounted snapshot."""
     vestige("collect", "--once")
     folders = [recorded.root, *(path for path in recorded.root.iterdir() if path.is_dir())]
     for folder in folders:

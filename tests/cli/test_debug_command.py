@@ -312,7 +312,7 @@ def test_a_name_too_long_for_the_disk_costs_only_its_own_file(home: Home, tmp_pa
 
 
 def test_half_a_file_is_not_left_behind(home: Home, tmp_path: Path) -> None:
-    """Where the disk is full: what is there is whole, and the next try is not told that it exists."""
+    """On a full disk: existing files are complete, and the next try does not refuse them."""
     made = make_bundle(
         _files={"large": b"x" * 300_000, "small": b"1"},
         _logs=[json.dumps({"timestamp": "", "message": "m" * 300_000})],

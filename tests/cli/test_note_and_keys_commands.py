@@ -158,7 +158,7 @@ def test_a_note_waits_for_a_collector_that_is_writing(recorded: Home) -> None:
 
 
 def test_a_key_is_printed_once_and_alone(home: Home) -> None:
-    """So that a script can take it; what a person is told goes to the other stream."""
+    """So that a script can take it; text for a person goes to the other stream."""
     result = vestige("keys", "add", "ci", "--scope", "runs:read,runs:write", "--expires", "30d")
     key = result.stdout.strip()
     listed = vestige("keys", "list").output + vestige("keys", "list", "--json").output

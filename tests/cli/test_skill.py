@@ -15,7 +15,7 @@ from vestige.query.budget import count_tokens
 from vestige.recorder import Recorder
 
 PLAYBOOK_MAX = 900
-"""Tokens: it stands in a debugging agent's context from beginning to end."""
+"""Tokens: it is in a debugging agent's context from beginning to end."""
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_help_for_a_component_without_a_surface_names_those_that_have_one(billin
 
 
 def test_an_overview_offers_the_hints_of_a_component_that_failed(home: Home) -> None:
-    """And of no other: whoever looks into something else is not told."""
+    """And of no other: a reader of another home sees nothing of it."""
     with Recorder(home) as recorder:
         for component in ("billing", "mail"):
             log = recorder.logger(component)

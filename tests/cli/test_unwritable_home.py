@@ -108,7 +108,7 @@ def test_what_is_stored_is_there_though_nothing_can_be_written(disk: Path, spoil
 
 @pytest.mark.parametrize("spoil", [fill, make_read_only])
 def test_what_no_collector_has_seen_is_there_too(disk: Path, spoil: Any) -> None:
-    """The program that died is why somebody asks: its journal is read into a copy, and stays."""
+    """The journal of a program that died is read into a copy, and stays."""
     home = with_killed(disk)
     spoil(disk)
     before = sorted(home.journal.iterdir())
@@ -231,7 +231,7 @@ def test_the_viewer_shows_a_copy(disk: Path, spoil: Any) -> None:
 def test_a_server_on_a_full_disk_serves_what_is_stored_and_goes_on_when_there_is_room(
     disk: Path,
 ) -> None:
-    """What it reads while nobody can write is not what it goes on reading when somebody does."""
+    """After the home becomes writable, it no longer reads the copy."""
     home = Home(disk / "home")
     record(home, "stored", spans=0)
     catch_up(home)

@@ -69,7 +69,7 @@ def test_a_living_writer_is_not_stamped(home: Home, store: SqliteStore) -> None:
 
 
 def test_a_dead_writer_is_stamped_once(home: Home, store: SqliteStore) -> None:
-    """The line stands inside the last open span, the closes follow, and again changes nothing."""
+    """The line is inside the last open span, the closes follow, and again changes nothing."""
     write(home, WRITER, *records()).close()
     ingest_journals(home, store)
 
@@ -210,7 +210,7 @@ def ending(**how: int | str) -> SpanClose:
 
 
 def test_what_a_supervisor_watches_waits_for_its_word(home: Home, store: SqliteStore) -> None:
-    """Only `vestige run` saw how its child ended: whoever stamps, stamps with what it wrote."""
+    """Only `vestige run` saw how its child ended: every crash record uses what it wrote."""
     above = supervised(home)
     ingest_journals(home, store)
     too_early = stamp_dead(home, store)

@@ -136,7 +136,7 @@ def test_lost_positions_of_a_living_journal_double_nothing(home: Home, store: Sq
 def test_a_malformed_line_is_counted_and_never_stops_the_tail(
     home: Home, store: SqliteStore, bad: bytes
 ) -> None:
-    """Bytes from outside may be anything; what stands around them is taken in."""
+    """Bytes from outside may be anything; the lines around them are ingested."""
     finished(home, lines(1) + bad + b"\n" + lines(2) + b"\n" + lines(3))
 
     taken = ingest_journals(home, store)

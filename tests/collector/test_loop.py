@@ -265,7 +265,7 @@ def test_catching_up_twice_changes_nothing(home: Home) -> None:
 
 
 def test_a_daemon_goes_on_after_a_tick_that_failed(home: Home) -> None:
-    """Somebody holds the store for too long: that is said once, and taking in resumes by itself."""
+    """A store that is locked for too long is reported once, and ingest resumes by itself."""
     home.make()
     reports: list[str] = []
     ticks = iter([True, True, True, False])

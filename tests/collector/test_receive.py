@@ -282,7 +282,7 @@ def test_who_does_not_wait_for_a_reply_any_more_keeps_nobody_else_waiting(home: 
 
 
 def test_a_store_that_was_put_away_takes_nothing_in_any_more(home: Home, tmp_path: Path) -> None:
-    """Who was told "I have it" finds it in the home's store, not in a file that is gone."""
+    """An acknowledged parcel is in the home's store, not in a file that was deleted."""
     there = Home(tmp_path / "there")
     record(home, request=LONG, answer=BINARY)
     delivery = Delivery(sent_by(home), "zstd", "default")

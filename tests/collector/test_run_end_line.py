@@ -79,7 +79,7 @@ def test_a_bad_end_names_the_run_that_failed_and_why(home: Home) -> None:
 
 
 def test_a_program_that_is_no_python_is_told_by_its_own_run(home: Home) -> None:
-    """And another home stands in the next command, which then works as it is."""
+    """And another home is named in the next command, which works unchanged."""
     elsewhere = str(home.root.parent / "other home")
     code, output = on_a_terminal("--home", elsewhere, "--name", "job", "--", "sh", "-c", "exit 4")
 
@@ -109,7 +109,7 @@ def test_a_stderr_that_is_no_terminal_is_the_commands_alone(home: Home) -> None:
 
 
 def test_without_an_end_in_the_store_the_id_and_the_command_are_said(home: Home) -> None:
-    """Somebody else collects this home, and is busy: one does not wait for them."""
+    """Another collector of this home is busy: the command does not wait for it."""
     with hold(home) as collector:
         assert collector is not None
 

@@ -118,7 +118,7 @@ def test_stdin_and_output_pass_through(home: Home) -> None:
 def test_a_signal_to_the_parent_reaches_the_command(
     home: Home, read_runs: ReadRuns, number: signal.Signals
 ) -> None:
-    """Whoever stops `vestige run` stops the program, which may answer in its own way."""
+    """A signal to `vestige run` reaches the program, which handles it in its own way."""
     program = (
         "import signal, sys\n"
         f"signal.signal({int(number)}, lambda *_: sys.exit(42))\n"
@@ -139,7 +139,7 @@ TOLD_AT_ONCE = """
 import os, signal, subprocess, sys
 from vestige.cli.main import main
 
-class Told(subprocess.Popen):
+class SignalledPopen(subprocess.Popen):
     def __init__(self, command, **more):
         if WHEN == "before":
             os.kill(os.getpid(), signal.SIGTERM)
@@ -148,10 +148,10 @@ class Told(subprocess.Popen):
             os.kill(ME, signal.SIGTERM)
 
 ME, WHEN = os.getpid(), sys.argv.pop(1)
-subprocess.Popen = Told
+subprocess.Popen = SignalledPopen
 main()
 """
-"""`vestige` that is told to end right before or right after it starts a command."""
+"""`vestige` that gets a signal right before or right after it starts a command."""
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -181,7 +181,7 @@ def test_what_vestige_was_started_to_ignore_the_command_ignores_too(home: Home) 
 
 
 def test_ctrl_c_comes_once_also_where_the_input_is_redirected(home: Home) -> None:
-    """The terminal tells the command itself. Told twice, its cleanup would be interrupted, too."""
+    """The terminal signals the command itself. A second signal would interrupt its cleanup."""
     done = subprocess.run(
         [sys.executable, "-c", AT_A_TERMINAL, *PYTHON_RUN, "-c", COUNTS_INTERRUPTS],
         capture_output=True,
@@ -318,7 +318,7 @@ def test_disabled_runs_the_command_and_records_nothing(home: Home) -> None:
 def test_an_unreadable_store_is_not_the_commands_problem(home: Home) -> None:
     """The program runs to its end and its code comes through; its journal waits."""
     home.make()
-    home.store.write_bytes(b"this is no database " * 500)
+    home.store.write_bytes(b"this is not a database " * 500)
     # Some ticks of the collector long, so that it meets the store while the program runs.
     program = "import time; time.sleep(0.6); print('done'); raise SystemExit(5)"
 
@@ -333,7 +333,7 @@ def test_an_unreadable_store_is_not_the_commands_problem(home: Home) -> None:
 def test_a_reader_at_the_wrong_moment_does_not_cost_the_signal(
     home: Home, read_runs: ReadRuns
 ) -> None:
-    """Somebody takes journals in just as the command dies: the supervisor waits its turn."""
+    """Another process ingests journals just as the command dies: the supervisor waits."""
     program = "import os; print('up', flush=True); input(); os.kill(os.getpid(), 9)"
     with hold(home) as reader:
         assert reader is not None
@@ -365,7 +365,7 @@ def test_a_secret_in_the_command_line_is_masked(home: Home, read_runs: ReadRuns)
 
 
 def test_a_secret_argument_does_not_become_the_run_s_name(home: Home, read_runs: ReadRuns) -> None:
-    """Its first word that is no option may be the value of one."""
+    """Its first word that is not an option may be the value of one."""
     supervised("--", "/bin/echo", "--password", "hunter2secret", "words")
 
     run = the_command(read_runs())

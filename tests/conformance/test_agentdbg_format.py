@@ -48,7 +48,7 @@ class Exported:
 
 
 def _no(name: str) -> None:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 @pytest.fixture

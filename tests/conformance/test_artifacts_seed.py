@@ -354,7 +354,7 @@ for name in ("logs/index.json", "screenshots/index.json"):
 case("index-incomplete", lambda bundle: bundle.write("case_logs/new.log.2026", b"x"))
 case("index-incomplete", lambda bundle: bundle.write("case_logs/new.WEBP", b"x"))
 
-# what is no file at all
+# not a file at all
 case("file-special", lambda bundle: os.mkfifo(bundle.path("pipe")))
 case("symlink-escapes", lambda bundle: bundle.path("out").symlink_to("/etc/hostname"))
 case("symlink-escapes", lambda bundle: bundle.path("loop").symlink_to("loop"))
@@ -457,7 +457,7 @@ def _listed(bundle: BrokenBundle, path: str) -> Any:
 def test_a_bundle_that_breaks_one_rule_breaks_just_that(
     rule: str, name: str, how: Break, also: set[str], tmp_path: Path
 ) -> None:
-    """Each MUST of the specification: nothing else is told, and the lighter profiles know it not."""
+    """Each MUST: nothing else is reported, and lighter profiles do not report it."""
     bundle = BrokenBundle(tmp_path, name)
     how(bundle)
     profile: Profile = RULES[rule].profile

@@ -560,7 +560,7 @@ def test_a_poll_waits_for_what_comes(home: Home) -> None:
 
 
 def test_without_demo_workflows_no_run_is_started(home: Home) -> None:
-    """A recorder is no workflow engine: POST /v1/runs is 501."""
+    """A recorder is not a workflow engine: POST /v1/runs is 501."""
     record_everything(home)
     with served(home) as site:
         reply = site.ask("/v1/runs", method="POST", body=b'{"workflowId":"conformance-noop"}')

@@ -107,7 +107,7 @@ def test_a_collector_killed_at_random_points_loses_nothing_and_doubles_nothing(
 def test_journals_rotated_without_a_collector_are_caught_up_and_deleted(
     home: Home, read_runs: ReadRuns
 ) -> None:
-    """Generations wait on disk until somebody reads; then all lines are there and no file is."""
+    """Generations wait on disk for a reader; then all lines are stored and no file is left."""
     line_bytes = 64 * 1024
     with Recorder(home) as recorder, recorder.run("agent") as run:
         journal = JournalWriter(home, "aaaaaaaaaaaaaaaa", rotate_bytes=line_bytes)

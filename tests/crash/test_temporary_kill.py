@@ -48,7 +48,7 @@ def open_elsewhere(
 def test_what_a_killed_process_left_is_removed_and_what_another_uses_is_not(
     open_elsewhere: Callable[[], subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """Nothing can be tidied up by who is killed; a lock tells who is alive, however old it is."""
+    """A killed process cannot tidy up; a lock shows which one is alive, however old it is."""
     temporary = tmp_path / "temporary"
     killed, alive = open_elsewhere(), open_elsewhere()
     killed.kill()

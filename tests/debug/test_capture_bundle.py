@@ -205,9 +205,9 @@ def test_a_file_captured_again_is_as_it_was_last() -> None:
 
 
 def test_secrets_in_files_and_state_are_masked_and_the_manifest_says_where(home: Home) -> None:
-    """Nothing in clear reaches the spool or the bundle, also what a recorder was told of."""
+    """Nothing in clear reaches the spool or the bundle, also registered values."""
     session = Session(tags={"token": SECRET})
-    session[Note].seed(Note(SECRET), Note("told: zebra-zebra-42"))
+    session[Note].seed(Note(SECRET), Note("registered: zebra-zebra-42"))
     made = builder(session, tags={"password": "correct-horse-battery"})
     recorder = vestige.Recorder()
     with made.capture():
@@ -303,7 +303,7 @@ def test_a_told_outcome_wins_and_a_wrong_one_is_refused() -> None:
 def test_the_same_bundle_exports_to_the_same_bytes_and_the_spool_goes_afterwards(
     home: Home,
 ) -> None:
-    """Readable and exportable as long as somebody has it; then nothing is left behind."""
+    """Readable and exportable while it is referenced; then nothing is left behind."""
     session = Session()
     made = builder(session)
     with made.capture():

@@ -129,7 +129,7 @@ def test_logging_is_as_it_was_after_the_capture() -> None:
 
 @pytest.fixture
 def _logger_class() -> Iterator[None]:
-    """`logging.Logger` put back as it was, whoever wraps what."""
+    """`logging.Logger` is restored, whatever wraps it."""
     names = ("isEnabledFor", "makeRecord", "handle", "callHandlers")
     before = {name: getattr(logging.Logger, name) for name in names}
     yield
@@ -488,7 +488,7 @@ def test_a_secret_in_a_line_that_is_cut_is_masked_too(home: Home) -> None:
 
 
 def test_two_that_write_the_same_archive_at_once_do_not_mix(tmp_path: Path) -> None:
-    """Workers of a test suite, say: whoever is last has it whole, and none of them fails."""
+    """Workers of a test suite, say: the last one has all of it, and none of them fails."""
 
     class Meanwhile(MemoryFilesystem):
         def open_read(self, path: str) -> BinaryIO:

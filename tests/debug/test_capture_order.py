@@ -1,4 +1,4 @@
-"""Snapshots and log lines are handed out in the order of their times, whoever wrote them when."""
+"""Snapshots and log lines are returned in the order of their times."""
 
 from __future__ import annotations
 

@@ -139,14 +139,14 @@ INTERRUPTED_SNAPSHOT = """
 import faulthandler
 faulthandler.dump_traceback_later(20, exit=True)
 
-class Told(Session):
+class KillingSession(Session):
     at = 0
 
     @property
     def session_id(self):
         # Asked for in the middle of writing, too: there the signal comes.
-        Told.at += 1
-        if Told.at == int(sys.argv[1]):
+        KillingSession.at += 1
+        if KillingSession.at == int(sys.argv[1]):
             signal.raise_signal(signal.SIGUSR1)
         return self._id
 
@@ -154,7 +154,7 @@ class Told(Session):
     def session_id(self, value):
         self._id = value
 
-session = Told()
+session = KillingSession()
 builder = DebugBundleBuilder(session=session, agent=AgentInfo("a", "b", "c"))
 signal.signal(signal.SIGUSR1, lambda *_: builder.add_snapshot())
 with builder.capture():
@@ -182,7 +182,7 @@ def test_a_signals_handler_may_take_a_snapshot_while_one_is_written(
 
 
 class Handlers:
-    """A dispatcher of somebody's."""
+    """A dispatcher of a user."""
 
     def __init__(self) -> None:
         self.handlers: list[Any] = []
@@ -194,7 +194,7 @@ class Handlers:
 
 
 class Strange:
-    """A session and a filesystem of somebody's, of which nearly everything fails."""
+    """A session and a filesystem of a user, of which nearly everything fails."""
 
     session_id = "one"
     fails = False

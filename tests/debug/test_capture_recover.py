@@ -212,7 +212,7 @@ def change_journal(spool: Path, before: bytes, after: bytes) -> None:
 def test_a_spool_that_somebody_changed_takes_no_file_from_elsewhere(
     home: Home, run_program: RunProgram, tmp_path: Path
 ) -> None:
-    """`vestige recover DIR` is told a folder, which may be from anywhere."""
+    """`vestige recover DIR` gets a folder, which may be from anywhere."""
     run_program(PROGRAM, "inside")
     (spool,) = home.spool.iterdir()
     private = tmp_path / "private"

@@ -44,7 +44,7 @@ def how(recorder: FakeRecorder, name: str) -> str | None:
 def test_a_traced_function_is_a_run_of_its_own_or_a_step_of_the_ambient_one(
     recorder: FakeRecorder,
 ) -> None:
-    """Whatever it calls stands inside it."""
+    """Whatever it calls is inside it."""
 
     @vestige.trace
     def inner(n: int) -> int:
@@ -264,7 +264,7 @@ def test_send_throw_and_return_reach_the_generator(recorder: FakeRecorder) -> No
 
 
 def test_a_generator_that_nobody_finishes_is_cancelled(recorder: FakeRecorder) -> None:
-    """An early stop is no error; its own clean-up still runs inside its span."""
+    """An early stop is not an error; its own clean-up still runs inside its span."""
     cleaned_in = []
 
     @vestige.trace

@@ -73,7 +73,7 @@ def test_a_chain_that_bites_its_tail_ends() -> None:
 
 
 def test_a_group_names_its_members() -> None:
-    """Each of them also stands in the stack."""
+    """Each of them is also in the stack."""
     group = ExceptionGroup("both", [ValueError("one"), KeyError("two")])
 
     attributes = error_attributes(group)

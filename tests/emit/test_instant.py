@@ -1,4 +1,4 @@
-"""Spans told after the fact, and sinks of one run: emit/point_span.py, emit/run_listeners.py."""
+"""Spans recorded after the fact, and sinks of one run: point_span.py, run_sinks.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.programs import ReadRuns
-from vestige.emit import run_listeners
+from vestige.emit import run_sinks
 from vestige.emit.point_span import record_point
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen
@@ -37,7 +37,7 @@ class Listening:
 @pytest.fixture
 def sink() -> Iterator[Listening]:
     yield Listening()
-    run_listeners.SINKS.clear()
+    run_sinks.SINKS.clear()
 
 
 def test_a_told_span_is_stored_like_any_other(home: Any, read_runs: ReadRuns) -> None:
@@ -79,7 +79,7 @@ def test_a_sink_gets_the_records_of_its_run_whoever_emits_them(sink: Listening) 
     one, other = FakeRecorder(), FakeRecorder("/nonexistent/other")
     with one.run("not this") as _:
         pass
-    run = one.run("job", on_id=lambda run_id: run_listeners.SINKS.__setitem__(run_id, sink))
+    run = one.run("job", on_id=lambda run_id: run_sinks.SINKS.__setitem__(run_id, sink))
     with run:
         other.logger("elsewhere").info("said", password="correct-horse")
     record_point(run, "t", "tool", {})
@@ -99,7 +99,7 @@ def test_what_a_sink_raises_is_counted_but_a_guardrail_reaches_the_program(
     sink: Listening,
 ) -> None:
     recorder = FakeRecorder()
-    run = recorder.run("job", on_id=lambda run_id: run_listeners.SINKS.__setitem__(run_id, sink))
+    run = recorder.run("job", on_id=lambda run_id: run_sinks.SINKS.__setitem__(run_id, sink))
     sink.fails = OSError("disk")
     run.log.info("fine")
     sink.fails = AgentDbgGuardrailExceeded("max_events", 1, 2, "stop")

@@ -122,7 +122,7 @@ def test_without_a_recorder_it_uses_the_process_s_own(home: object, read_runs: o
 def test_a_line_that_is_logged_while_the_program_exits_is_no_crash(
     run_program: RunProgram, read_runs: ReadRuns, used_before: bool
 ) -> None:
-    """Goodbye was said by then: a recorder that is made anew could say none."""
+    """The end is recorded by then: a new recorder could not record one."""
     program = """
         import atexit, logging, vestige
         atexit.register(logging.warning, "bye")

@@ -95,7 +95,7 @@ def test_a_span_that_was_never_entered_can_be_left() -> None:
 
 
 def test_misuse_is_told_in_the_record_itself() -> None:
-    """A number in a process that may die is no evidence."""
+    """A number in a process that may die is not evidence."""
     recorder = FakeRecorder()
     span = recorder.run("r")
     span.end()
@@ -150,7 +150,7 @@ def test_a_closed_recorder_takes_calls_and_records_nothing() -> None:
 
 
 def test_a_million_open_spans_do_not_leak() -> None:
-    """Only so many are remembered for last words."""
+    """Only a bounded number is remembered for the crash hooks."""
     from vestige.limits import OPEN_SPANS_TRACKED_MAX
 
     recorder = FakeRecorder()

@@ -58,7 +58,7 @@ def test_disabled_ambient_code_runs_as_if_unrecorded(home: Home) -> None:
 
 
 def test_config_toml_can_disable(home: Home) -> None:
-    """A setting is a setting, wherever it stands."""
+    """A setting counts wherever it is made."""
     home.make()
     home.config.write_text("disabled = true\n")
 

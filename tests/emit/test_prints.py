@@ -99,7 +99,7 @@ def test_what_is_told_already_is_not_told_again(home: Home) -> None:
 
 
 def test_a_printed_traceback_is_one_error(home: Home) -> None:
-    """An exception that the program has swallowed is found by whoever looks for errors."""
+    """A search for errors finds an exception that the program has swallowed."""
     agent = """
         import traceback
 

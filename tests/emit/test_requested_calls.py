@@ -45,7 +45,7 @@ def test_a_call_is_found_by_its_id(run: Span) -> None:
 
 
 def test_an_id_that_comes_again_means_the_latest_call(run: Span) -> None:
-    """Some providers count anew in every turn."""
+    """Some providers start counting again in every turn."""
     asking(run, "call_0", "search", "{}")
     second = asking(run, "call_0", "search", "{}")
 
@@ -142,7 +142,7 @@ class Hostile:
     "odd", [Hostile(), {"x": Hostile()}, "{broken", {1: object()}, "[" * 50_000]
 )
 def test_odd_values_are_never_raised_about(run: Span, odd: Any) -> None:
-    """They match nothing; the id still tells."""
+    """They match nothing; the id still identifies the call."""
     asking(run, "call_1", "search", odd)
     asking(run, odd, odd, odd)
 

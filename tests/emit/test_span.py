@@ -114,7 +114,7 @@ class Cancelled(Exception):  # as trio names it
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_the_exception_that_leaves_a_span_is_its_status(error: BaseException, status: str) -> None:
-    """And it goes on to whoever waits for it, unchanged."""
+    """And it reaches the caller unchanged."""
     recorder = FakeRecorder()
 
     with pytest.raises(type(error)) as caught, recorder.run("r") as span:

@@ -1,4 +1,4 @@
-"""Where a process stands: its threads, its tasks, and when it says so by itself."""
+"""Stack snapshots of a process: its threads, its tasks, and when they are written by themselves."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def settled(condition: Callable[[StackSnapshot], bool]) -> StackSnapshot:
 
 
 def test_a_thread_is_told_with_the_line_it_waits_in(stuck: Callable[..., None]) -> None:
-    """As Python tells of a traceback; a library's frames are there, the program's own is named."""
+    """As a Python traceback; a library's frames are there, the program's own is named."""
     stuck("searcher", wait_deep)
 
     found = settled(lambda seen: "over.wait()" in seen.text)
@@ -103,7 +103,7 @@ def test_our_own_threads_are_left_out(stuck: Callable[..., None]) -> None:
 
 
 def test_a_task_is_told_with_all_that_it_awaits() -> None:
-    """The thread below stands in its event loop, which says nothing: its tasks do."""
+    """The thread below is in its event loop, which shows nothing: its tasks do."""
 
     async def fetch(over: asyncio.Event) -> None:
         await over.wait()

@@ -219,7 +219,7 @@ def _send_too_often(server: Serving, key: str, other: str) -> None:
 
 
 def test_rates_come_back_with_time_and_are_forgotten_beyond_a_bound() -> None:
-    """So many at once, then so many in a second."""
+    """A burst at once, then a number per second."""
     rates = Rates(per_s=1e-9, burst=2)
 
     waits = [rates.wait_s("a") for _ in range(3)]
@@ -246,7 +246,7 @@ def test_a_secret_that_a_sender_did_not_mask_is_nowhere_on_the_server(server: Se
 def test_a_process_that_dies_in_the_middle_of_its_answer_leaves_nobody_waiting(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits is told to come again, and the next parcel starts another process."""
+    """Waiting clients are asked to retry, and the next parcel starts another process."""
     home.make()
     dies = 'import sys; sys.stdin.buffer.readline(); sys.stdout.write(\'{"number":1,"rec\')'
     real = subprocess.Popen

@@ -391,7 +391,7 @@ def test_once_gives_up_on_a_server_that_is_not_there_and_loses_nothing(home: Hom
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_no_failure() -> None:
-    """Servers close what is idle: it is made anew, and the parcel is sent again."""
+    """Servers close what is idle: it is opened again, and the parcel is sent again."""
     taken: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -465,7 +465,7 @@ class Narrow(ShipClient):
 
 
 class Measured(ShipClient):
-    """With something between that lets through so many bytes, and counts what it lets through."""
+    """With a proxy between that passes a number of bytes, and counts them."""
 
     bytes_max = 600
     passed = 0

@@ -40,10 +40,10 @@ def test_a_valid_run_has_no_problems(tmp_path: Path) -> None:
 TOOL = 1
 EVENT_FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "no event_id": ("field-missing", lambda e: e.pop("event_id")),
-    "event_id is no UUIDv4": ("type", lambda e: e.update(event_id=RUN.replace("-4", "-1"))),
+    "event_id is not a UUIDv4": ("type", lambda e: e.update(event_id=RUN.replace("-4", "-1"))),
     "event_id in upper case": ("type", lambda e: e.update(event_id=e["event_id"].upper() + "A")),
     "another run's event": ("run-id-differs", lambda e: e.update(run_id=RUN.replace("1", "2"))),
-    "parent is no id": ("type", lambda e: e.update(parent_id=7)),
+    "parent is not an id": ("type", lambda e: e.update(parent_id=7)),
     "parent is not there": (
         "parent-missing",
         lambda e: e.update(parent_id="99999999-9999-4999-8999-999999999999"),
@@ -51,8 +51,8 @@ EVENT_FAULTS: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "a type that v0.1 has not": ("event-type-unknown", lambda e: e.update(event_type="THOUGHT")),
     "ts without milliseconds": ("type", lambda e: e.update(ts="2026-03-01T00:00:01Z")),
     "ts with an offset": ("type", lambda e: e.update(ts="2026-03-01T00:00:01.000+01:00")),
-    "ts that is no time": ("type", lambda e: e.update(ts="2026-13-01T00:00:01.000Z")),
-    "duration is no integer": ("type", lambda e: e.update(duration_ms=1.5)),
+    "ts is not a time": ("type", lambda e: e.update(ts="2026-13-01T00:00:01.000Z")),
+    "duration is not an integer": ("type", lambda e: e.update(duration_ms=1.5)),
     "duration is a boolean": ("type", lambda e: e.update(duration_ms=True)),
     "name is null": ("type", lambda e: e.update(name=None)),
     "payload is an array": ("type", lambda e: e.update(payload=[])),

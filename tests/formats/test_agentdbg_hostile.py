@@ -90,7 +90,7 @@ def test_a_torn_last_line_is_a_problem_and_not_an_event(tmp_path: Path) -> None:
     ids=["text", "array", "number", "null", "string", "brace", "bytes", "deep", "deeper"],
 )
 def test_a_line_that_is_no_event_is_passed_over(tmp_path: Path, line: bytes) -> None:
-    """What stands before and after it is read."""
+    """The lines before and after it are read."""
     run = make_run(tmp_path, events=[call()])
     append(run, line + b"\n" + json.dumps(call(name="after")).encode() + b"\n")
 
@@ -175,7 +175,7 @@ def test_an_export_with_a_byte_that_is_no_utf_8_is_read(tmp_path: Path) -> None:
 
 
 def test_a_lone_surrogate_in_a_long_value_costs_nothing_else(tmp_path: Path) -> None:
-    """Neither the rest of a long text, nor the shape of what it stands in."""
+    """Neither the rest of a long text, nor the shape of its container."""
     messages = [{"role": "user", "content": "x" * 30_000}, {"role": "user", "\ud800": "end"}]
     payload = {"prompt": messages, "response": "y" * 30_000 + "\ud800", "\ud800": 1}
     run = make_run(tmp_path, events=[call("LLM_CALL", payload=payload)])

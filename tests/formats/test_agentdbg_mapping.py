@@ -72,7 +72,7 @@ class Script:
 
 def lines(events: list[Event]) -> list[dict[str, Any]]:
     def refuse(name: str) -> None:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not JSON")
 
     return [json.loads(render_event(event), parse_constant=refuse) for event in events]
 

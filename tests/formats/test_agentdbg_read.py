@@ -199,7 +199,7 @@ def test_a_run_of_ours_is_running_exactly_while_its_lock_is_held(tmp_path: Path)
 
 
 def test_a_foreign_run_that_has_just_been_written_to_may_be_alive(tmp_path: Path) -> None:
-    """No lock tells: one that was silent for long is taken for dead (limits.py)."""
+    """Without a lock, a run that was silent for long is taken for dead (limits.py)."""
     young = make_run(tmp_path / "runs", status="running", end=False, now=True)
     fresh = take(young, tmp_path)
     (tmp_path / "store.db").unlink()
@@ -227,7 +227,7 @@ def test_a_stamp_never_takes_the_number_of_an_event_that_comes_later(tmp_path: P
 
 
 def test_a_secret_that_agentdbg_kept_in_clear_is_masked(tmp_path: Path) -> None:
-    """`--token sk-SPACE` stands in its argv; not in ours."""
+    """`--token sk-SPACE` is in its argv; not in ours."""
     run = take(HAPPY, tmp_path)
 
     assert "sk-SPACE" not in str(run.spans[0].attributes["argv"])
@@ -252,7 +252,7 @@ def test_a_secret_or_an_odd_letter_among_many_events_is_found(tmp_path: Path) ->
 
 
 def test_a_long_import_counts_up_on_a_terminal(tmp_path: Path) -> None:
-    """One run may take many seconds: whoever waits sees that something happens."""
+    """One run may take many seconds: the user sees progress."""
     make_run(tmp_path / "runs", [call() for _ in range(600)])
     ours, terminal = pty.openpty()
     command = [sys.executable, "-m", "vestige", "import", str(tmp_path / "runs")]

@@ -111,7 +111,7 @@ def test_a_killed_suite_is_interrupted_with_the_case_that_ran(tmp_path: Path, ho
 def test_a_suite_that_was_killed_and_then_finished_has_its_true_end(
     tmp_path: Path, home: Home
 ) -> None:
-    """The interruption is told by another writer, so that what came later still counts."""
+    """The interruption is recorded by another writer, so that what came later still counts."""
     bundle = BrokenBundle(tmp_path, "dual_failures")
     trace = bundle.path("trace/events.jsonl")
     content = trace.read_bytes()

@@ -79,7 +79,7 @@ def test_the_command_of_a_merged_bundle_runs_what_failed_in_every_shard(tmp_path
 
 
 def test_a_file_of_one_shard_may_be_a_folder_of_another(tmp_path: Path) -> None:
-    """Both stay, whoever comes first; also where a shard's own folder is the name of a file."""
+    """Both stay, in either order; also where a shard's own folder is the name of a file."""
     trees: list[dict[str, bytes]] = [
         {"out": b"1", "logs/a/b.txt": b"2", "shard-2": b"3", "manifest.json": b'{"mine": 4}'},
         {"out/x": b"5", "logs/a": b"6", "shard-2": b"7", "manifest.json": b'{"mine": 8}'},
@@ -122,7 +122,7 @@ def test_a_case_that_was_run_again_is_one_case_wherever_it_goes(home: Home, tmp_
 
 
 def test_files_of_any_run_make_a_valid_bundle(home: Home, tmp_path: Path) -> None:
-    """What is no JSON is kept as text; what is where a file of the format has to be is left out."""
+    """Files that are not JSON are kept as text; a folder in the place of a file is left out."""
     files = {
         "a.json": "no json",
         "b.jsonl": "{}\nno json\n",

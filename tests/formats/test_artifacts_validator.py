@@ -90,7 +90,7 @@ def test_what_is_not_there_has_status_2(tmp_path: Path) -> None:
 
 
 def test_other_formats_are_validated_by_their_own_rules(tmp_path: Path) -> None:
-    """One verb for all; a report that is no XML is invalid, and not a traceback."""
+    """One verb for all; a report that is not XML is invalid, and not a traceback."""
     good = DATA.parent / "suites" / "junit.xml"
     bad = tmp_path / "junit.xml"
     bad.write_bytes(b"<testsuites><testsuite>")
@@ -101,7 +101,7 @@ def test_other_formats_are_validated_by_their_own_rules(tmp_path: Path) -> None:
 
 
 def test_debug_bundles_and_agentdbg_runs_are_validated_side_by_side(tmp_path: Path) -> None:
-    """Each by its own rules, all in one call; what is damaged is told, the others stay valid."""
+    """Each by its own rules, all in one call; damage is reported, the others stay valid."""
     wink, run = tmp_path / "x.wink", tmp_path / "runs"
     for name, target in (("wink", wink), ("agentdbg", run)):
         command = ["export", str(DATA / "seed_failures"), "--format", name, "-o", str(target)]
@@ -194,7 +194,7 @@ def test_an_archive_that_unfolds_to_too_much_is_not_read_on(
 
 @pytest.mark.slow
 def test_a_huge_file_is_hashed_and_not_parsed(tmp_path: Path) -> None:
-    """A gigabyte that is no JSON takes a second, and little memory."""
+    """A gigabyte that is not JSON takes a second, and little memory."""
     bundle = BrokenBundle(tmp_path, "seed_pass")
     with open(bundle.path("huge.json"), "wb") as file:
         file.truncate(64 * 2**20)
@@ -242,7 +242,7 @@ def test_a_gigabyte_is_hashed_in_little_memory(tmp_path: Path) -> None:
 def test_a_warning_alone_makes_no_bundle_invalid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No room for a temporary file is no fault of the suite: it is said that it was not parsed."""
+    """Without room for a temporary file, the report states that the file was not parsed."""
     bundle = BrokenBundle(tmp_path, "seed_pass")
     bundle.write("large.json", b'["' + b"x" * (17 * 2**20) + b'"]')
     bundle.write("blank.json", b" " * (17 * 2**20))
@@ -345,7 +345,7 @@ def test_a_bound_on_files_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "too-many" in bundle.rules()
 
 
-# --- how it is told -------------------------------------------------------------------------------
+# --- how it is reported ---------------------------------------------------------------------------
 
 
 def test_github_annotations_are_escaped(tmp_path: Path) -> None:
@@ -481,7 +481,7 @@ def test_counters_that_are_a_lone_surrogate_are_a_finding(tmp_path: Path) -> Non
 
 
 def test_any_number_of_warnings_makes_no_bundle_invalid() -> None:
-    """The line that counts those which are not told is a warning like them."""
+    """The line that counts the omitted warnings is a warning like them."""
     report = Report("bundle", "seed")
     for number in range(ARTIFACT_FINDINGS_MAX + 2):
         report.add("json-unchecked", "big.jsonl", "a line is too long.", f"line {number}")

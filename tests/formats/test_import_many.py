@@ -31,7 +31,7 @@ def run_id(number: int) -> str:
 
 
 def make_many(data: Path, sizes: list[int]) -> None:
-    """So many events in each; the numbers are the runs' ids."""
+    """The number of events in each; the numbers are the runs' ids."""
     for number, size in enumerate(sizes):
         made = make_run(data / f"making-{number}", [call(name=f"call {n}") for n in range(size)])
         for path in made.iterdir():
@@ -63,7 +63,7 @@ def test_small_and_large_ones_come_in_their_order_and_only_once(
 def test_bundles_of_which_one_cannot_be_read_come_in_their_order(
     tmp_path: Path, store: SqliteStore
 ) -> None:
-    """What is held for one transaction is told before the one that is not."""
+    """The records of one transaction come before those of the next."""
     for second in (1, 2, 3):
         with SuiteRecorder(tmp_path, "demo", clock=FakeClock(second * 10**9)) as suite:
             suite.case("works").end()

@@ -74,7 +74,7 @@ def test_a_case_that_was_not_run_did_not_pass() -> None:
 
 
 def test_attachments_beside_the_report_come_along(tmp_path: Path) -> None:
-    """[[ATTACHMENT|path]] in a case's output; what lies elsewhere is passed over, and told."""
+    """[[ATTACHMENT|path]] in a case's output; paths elsewhere are skipped, and reported."""
     shutil.copy(DATA / "shot.txt", tmp_path / "shot.txt")
     text = (DATA / "junit.xml").read_text()
     outside = text.replace(

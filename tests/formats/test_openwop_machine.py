@@ -1,4 +1,4 @@
-"""What tells about a machine never leaves it; what only looks a little like it stays."""
+"""Details of a machine never leave it; text that only looks similar stays."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_text_made_to_hurt_takes_no_longer_than_another(piece: str) -> None:
 
 @pytest.mark.slow
 def test_a_table_by_address_takes_no_longer_than_another() -> None:
-    """All keys become the same, and are told apart by numbers: not by trying each number again."""
+    """All keys become the same and get numbers, without trying each number again."""
     table = {f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}": n for n in range(100_000)}
 
     left = json.loads(Privacy("mask", HostDetails()).render({"inputs": table}))["inputs"]

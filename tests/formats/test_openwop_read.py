@@ -135,7 +135,7 @@ def test_a_bundle_comes_back_as_the_bundle_that_it_was(
 
 
 def test_a_foreign_bundle_as_the_text_has_it_is_read(tmp_path: Path) -> None:
-    """Version "1", `data`, null nodeIds, a run id that is no UUID, calls without a node."""
+    """Version "1", `data`, null nodeIds, a run id that is not a UUID, calls without a node."""
     path = written(tmp_path, FOREIGN)
     with open_path(path) as debugger:
         run = debugger.store.load_run(debugger.resolve(None, "run").run.id)
@@ -500,7 +500,7 @@ def test_a_rating_with_a_point_and_a_label_in_quotes_come_back_too(signal: dict[
 
 @pytest.mark.slow
 def test_a_call_that_returns_again_and_again_takes_no_longer_than_others(tmp_path: Path) -> None:
-    """Each return is told, and none is compared with all others: that would not end here."""
+    """Each return is reported, and none is compared with all others: that would not end here."""
     times = 30_000
     events: list[dict[str, Any]] = [
         {"type": "node.started", "nodeId": "n", "payload": {}},

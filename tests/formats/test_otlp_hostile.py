@@ -116,7 +116,7 @@ SPANS = st.fixed_dictionaries(
 def test_whatever_a_span_holds_it_is_taken_or_refused(
     spans: list[Any], signal: str, scope: Any
 ) -> None:
-    """In a request and in a file: what cannot be used is told, and nothing else happens."""
+    """In a request and in a file: unusable data is reported, and nothing else happens."""
     outer, inner, name = (
         ("resourceSpans", "scopeSpans", "spans")
         if signal == "traces"
@@ -125,7 +125,7 @@ def test_whatever_a_span_holds_it_is_taken_or_refused(
     text = json.dumps({outer: [{"resource": scope, inner: [{"scope": scope, name: spans}]}]})
     try:
         taken = open_spans(text.encode(), f"otlp-{signal}-json", REDACTOR)
-    except ParcelError as error:  # NaN is no JSON
+    except ParcelError as error:  # NaN is not JSON
         assert "not JSON" in str(error)
         return
 

@@ -224,7 +224,7 @@ def test_a_model_call_is_the_same_by_whatever_convention_it_is_told(
 
 
 def test_a_provider_s_own_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
-    """OpenInference keeps what was sent; nothing is put together anew then."""
+    """OpenInference keeps what was sent; nothing is assembled again then."""
     sent = '{"model": "gpt-4o",  "messages": [{"role": "user", "content": "hi"}]}'
     attributes = {key: value for key, value in OPENINFERENCE.items() if key != "llm.model_name"}
     attributes["input.value"] = sent

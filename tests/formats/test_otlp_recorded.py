@@ -1,4 +1,4 @@
-"""What real instrumentation sent (tests/data/otlp): one agent, told by five packages, is the same run."""
+"""What real instrumentation sent (tests/data/otlp): five packages record the same run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def body(debugger: Debugger, span: SpanInfo, side: str) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recorded_agent_asks_twice_and_its_tool_answers_between(name: str) -> None:
-    """Messages, calls, results, usage and why the answer ended, whoever tells them."""
+    """Messages, calls, results, usage and the finish reason, from every package."""
     with open_path(RECORDED / f"{name}.jsonl") as debugger:
         run = only_run(debugger)
         first, second = [span for span in run.spans if span.type == "llm"][:2]
@@ -82,7 +82,7 @@ def test_anthropic_s_tools_have_parameters_and_what_it_cached_is_counted(name: s
     assert [
         [(tool.name, list(tool.parameters or ())) for tool in one.tools] for one in requests if one
     ] == [[("search", ["type", "properties", "required"])]] * 2
-    if name != "logfire":  # which tells it in no attribute of its own
+    if name != "logfire":  # which has no attribute for it
         assert {call.attributes["cache_write_tokens"] for call in calls} == {16}
         assert {call.attributes["cache_read_tokens"] for call in calls} == {64}
     assert {str(call.attributes["finish_reason"]) for call in calls} <= {

@@ -102,7 +102,7 @@ def test_sections_that_are_none_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_test_that_never_came_to_its_teardown_ends_with_its_session(tmp_path: Path) -> None:
-    """Its worker died (xdist says so with a report of its own), or pytest was told to exit."""
+    """Its worker died (xdist says so with a report of its own), or pytest was stopped."""
     log = write_log(
         tmp_path / "log.jsonl",
         {

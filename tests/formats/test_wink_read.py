@@ -188,7 +188,7 @@ def test_the_bare_bundle_of_the_seed_loads(tmp_path: Path) -> None:
 
 
 def test_components_of_others_are_carried_along(tmp_path: Path) -> None:
-    """A member that the manifest lists under a name that we do not know is no plant."""
+    """A member that the manifest lists under an unknown name is not suspicious."""
     members = seed_members()
     manifest = json.loads(members["manifest.json"])
     manifest["components"]["metrics"] = {"path": "other/metrics.json"}
@@ -433,7 +433,7 @@ def test_a_folder_may_hold_any_number_of_bundles(tmp_path: Path) -> None:
 
 
 def test_paths_are_told_apart(tmp_path: Path) -> None:
-    """A log is no file of snapshots, any zip no bundle; a folder is one if something in it is."""
+    """A log is not a file of snapshots, and not every zip is a bundle."""
     bundle = make_bundle().export(tmp_path / "b" / "x.wink")
     other = tmp_path / "other.zip"
     with zipfile.ZipFile(other, "w") as archive:

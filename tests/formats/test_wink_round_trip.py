@@ -474,7 +474,7 @@ def test_the_records_of_a_run_and_a_capture_beside_it_are_one_run(
 
 
 def test_a_store_keeps_a_state_that_hardly_changes_once(tmp_path: Path) -> None:
-    """300 states that each repeat the one before take a small multiple of the last one."""
+    """300 states that each repeat the previous one take a small multiple of the last one."""
     items = [{"name": "read", "call": n, "result": f"{n:x}" * 400} for n in range(120)]
     lines = [
         json.dumps(

@@ -1,6 +1,6 @@
-"""The easy view as a whole, of one run told through every folder, byte by byte.
+"""The complete easy view of one run that passed through every folder, byte by byte.
 
-`pytest tests/golden --rewrite` writes the files anew; review the diff.
+`pytest tests/golden --rewrite` writes the files; review the diff.
 """
 
 from __future__ import annotations

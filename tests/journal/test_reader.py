@@ -39,7 +39,7 @@ def test_nothing_new_reads_as_nothing(journal: Path) -> None:
 
 
 def test_a_file_that_is_absent_or_has_shrunk_reads_as_empty(journal: Path) -> None:
-    """Somebody deleted or replaced it; that is no error of the reader's."""
+    """It was deleted or replaced; that is not an error of the reader."""
     assert read_lines(journal, 7) == (b"", 7)
     journal.write_bytes(b"a\n")
     assert read_lines(journal, 7) == (b"", 7)

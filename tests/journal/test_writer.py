@@ -51,7 +51,7 @@ def test_a_line_is_in_the_file_when_write_returns(home: Home) -> None:
 
 
 def test_one_line_is_one_write(home: Home, tmp_path: Path) -> None:
-    """So that the lines of threads never mix. Told by the kernel, where strace is there."""
+    """So that the lines of threads never mix. Checked with strace, where it is installed."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed")
     log = tmp_path / "strace"

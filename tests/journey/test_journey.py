@@ -28,7 +28,7 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(home: Home) -> None:
     """What the agent said is what the reader sees, and every stop on the way is a plain file."""
     # 1. EMIT (emit/span.py). The agent opens a run, and a span for its tool call. The clock is
-    #    injected, so here it tells 1, 2, 3; nowhere else is time or an id made.
+    #    injected, so here it counts 1, 2, 3; nowhere else is time or an id made.
     recorder = Recorder(home, clock=FakeClock())
     run = recorder.run("triage", conversation_id="c-9")
     span = run.child(
@@ -141,7 +141,7 @@ def test_the_same_record_when_the_agent_dies_on_the_way(home: Home) -> None:
     recorder.close()
     path.write_bytes(evidence)
 
-    # Whoever looks next takes in what is there, finds nobody alive, and stamps (collector/crash_detection.py).
+    # The next reader ingests the journal, finds no living process, and records the crash (collector/crash_detection.py).
     shown = vestige("show", "--home", home.root).stdout
 
     assert "triage: interrupted" in shown

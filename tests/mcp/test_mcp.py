@@ -269,7 +269,7 @@ def test_the_playbook_is_a_prompt(recorded: Home) -> None:
 
 @pytest.mark.slow
 def test_what_is_recorded_while_serving_is_seen_by_the_next_call(home: Home) -> None:
-    """Each call takes in what journals hold; a home that is not there yet is no reason to end."""
+    """Each call ingests journals; a home that does not exist yet does not end the server."""
 
     async def talk(session: ClientSession) -> tuple[Any, Any]:
         before = await session.call_tool("list", {})
@@ -422,7 +422,7 @@ def test_a_page_in_a_browser_cannot_reach_it_under_another_name(http_server: str
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "example.org"])  # noqa: S104  # refused
 def test_only_this_machine_is_served(recorded: Home, host: str) -> None:
-    """There is no login: whoever connects may read every run."""
+    """There is no login: every client may read every run."""
     with pytest.raises(UsageError, match="only this machine"):
         serve_http(recorded, host, 0)
 
@@ -552,7 +552,7 @@ def test_every_option_of_a_command_is_an_argument_of_its_tool() -> None:
 
 
 def test_why_without_an_id_is_asked_of_the_latest_run(recorded: Home) -> None:
-    """As on the command line: whoever comes after a crash has no id yet."""
+    """As on the command line: after a crash the user has no id yet."""
     text, is_error = call(recorded, "why", {})
 
     assert not is_error and "crash/" in text

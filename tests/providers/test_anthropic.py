@@ -36,7 +36,7 @@ def result(call_id: str, content: Any = "A door.", **more: Any) -> dict[str, Any
 
 
 def encode(messages: list[Any], **more: Any) -> bytes:
-    """In the order of the SDK: what the provider reads first stands last."""
+    """In the order of the SDK: what the provider reads first is last."""
     data = {"max_tokens": 99, "messages": messages, "model": "claude-sonnet-4-5"} | more
     return json.dumps(data, ensure_ascii=False).encode()
 
@@ -49,7 +49,7 @@ def read(*messages: Any, **more: Any) -> Request:
 
 
 def test_a_request_is_read_with_the_place_of_each_message() -> None:
-    """The system prompt is the first message, wherever it stands in the body."""
+    """The system prompt is the first message, wherever it is in the body."""
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iV"}}
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "Eq"}
     call = asks("t1")

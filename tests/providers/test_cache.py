@@ -63,7 +63,7 @@ def test_a_history_that_grows_keeps_its_prefix() -> None:
 
 
 def test_a_marker_that_moves_on_is_no_change() -> None:
-    """A marker is no part of what is cached, and who marks a string has to write it as a block."""
+    """A marker is not part of the cached text, and a marked string must be a block."""
     before = claude([turn("user", A | MARK)])
     moved = claude([turn("user", A), turn("assistant", B), turn("user", C | MARK)])
     text = [{"role": "user", "content": "first"}, turn("assistant", B), turn("user", C | MARK)]

@@ -171,7 +171,7 @@ def fragment(n: int, arguments: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_streamed_answer_is_put_together() -> None:
-    """Calls come in fragments, told apart by index; usage comes last, without choices."""
+    """Calls come in fragments, identified by index; usage comes last, without choices."""
     text = sse(
         chunk({"role": "assistant", "content": ""}),
         chunk({"content": "Let me "}),

@@ -210,7 +210,7 @@ def test_what_is_no_request_is_none(text: str | bytes) -> None:
     ],
 )
 def test_an_answer_is_read_where_sdks_read_it(odd: str, text: str) -> None:
-    """Python's decoder takes half characters and numbers that are none: so what it cost is told."""
+    """Python's decoder accepts half characters and NaN, so usage is still found."""
     answer = f'{{"choices":[{{"index":0,"message":{{{odd}}}}}],"usage":{{"prompt_tokens":5}}}}'
     for body in (answer, "data: " + answer.replace('"message"', '"delta"') + "\n\n"):
         assert json.loads(answer)

@@ -1,4 +1,4 @@
-"""When a stream first speaks, whoever speaks; and the options of requests; and Ollama's own answers."""
+"""The first output of a stream of every provider; options of requests; Ollama's own answers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_stream_has_ended_when_it_says_so() -> None:
 
 
 def test_a_stream_has_ended_also_if_its_last_event_is_long() -> None:
-    """The last event of Responses repeats instructions and tools; half of it is no end."""
+    """The last event of Responses repeats instructions and tools; half of it is not an end."""
     last = {"type": "response.completed", "response": {"instructions": "event: x " * 5_000}}
     body = b"".join(
         [b"event: response.created\n", *events({}), b"event: response.completed\n", *events(last)]

@@ -198,7 +198,7 @@ CUT = [name for name in QUESTIONS if name not in COMPLETE_RUN]
 def test_a_cut_names_a_command_and_that_command_works(
     answered: Answered, hostile: Home, name: str
 ) -> None:
-    """Each `… n more: vestige ...` line is typed as it stands, and gives something else."""
+    """Each `… n more: vestige ...` line works as printed, and shows something else."""
     text = answered(name).text(300)
     next_commands = [
         line.rpartition(": vestige ")[2]
@@ -229,7 +229,7 @@ def test_pages_of_show_tell_every_line_once(debugger: Debugger) -> None:
 
 @pytest.mark.slow
 def test_pages_of_a_body_are_its_bytes(debugger: Debugger) -> None:
-    """Put together they are the text; each begins where the one before ended."""
+    """Put together they are the text; each begins where the previous one ended."""
     big = _short(debugger, "big")
     at, pages = 0, []
     while at < 3000:
@@ -343,7 +343,7 @@ def test_overview_span_check_and_why_as_a_whole(small: Debugger, golden: Golden)
 
 
 def test_every_field_of_a_record_may_be_foreign(tmp_path: Path) -> None:
-    """A status is text that is kept as it came: how a run ended is told like any other foreign text."""
+    """The end of a run is text from outside, and shown like any other."""
     writer, run, at_ns = "5f0c9a1e77b2c4d0", "run-1", 1_763_229_905_000_000_000
     with SqliteStore.open(tmp_path / "store.db") as store:
         store.append(
@@ -393,7 +393,7 @@ def test_check_tells_the_earliest_of_a_chain_and_counts_the_rest(small: Debugger
 
 
 def test_the_command_that_an_overview_names_for_more_findings_tells_those(small: Debugger) -> None:
-    """`check` begins with what each chain began with, and an overview has told that."""
+    """`check` begins with what each chain began with, and an overview has shown that."""
     (more,) = re.findall(
         r"1 more finding: vestige check r3 --after (\d+)", small.overview("r3").text()
     )

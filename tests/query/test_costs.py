@@ -128,7 +128,7 @@ def test_calls_beside_one_with_a_recorded_cost_are_priced(home: Home) -> None:
 
 
 def test_a_call_within_a_call_costs_once(home: Home) -> None:
-    """A client's own span, and the wire's in it: the outer counts where it tells what it took."""
+    """A client's own span, and the wire's in it: the outer counts if it has usage."""
     attributes = {"model": "gpt-4o", "input_tokens": 1000, "output_tokens": 100}
     with Recorder(home, last_words=False) as recorder:
         for outer in (attributes, {**attributes, "cost_usd": 2.0}, {"model": "gpt-4o"}):
@@ -188,7 +188,7 @@ def test_a_list_tells_money_when_asked(home: Home) -> None:
 
 
 def test_one_run_with_absurd_numbers_hides_no_other(home: Home) -> None:
-    """A sum that is more than a database holds is no reason to answer nothing."""
+    """A sum that is more than a database holds still gets an answer."""
     absurd = {"model": "gpt-4o-mini", "input_tokens": 2**62, "output_tokens": 1}
     record_calls(home, absurd, absurd, absurd, {"model": "mine", "cost_usd": 2**62})
     record_calls(home, {"model": "mine", "cost_usd": 2})

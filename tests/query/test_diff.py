@@ -101,7 +101,7 @@ def test_the_first_divergence_is_where_they_part(a: list[str], b: list[str]) -> 
 
 @given(SMALL, SMALL)
 def test_changes_tell_every_step_once(a: list[str], b: list[str]) -> None:
-    """Each index of both sides stands in one place, in order."""
+    """Each index of both sides occurs once, in order."""
     changes, _ = find_changes(a, b, ["x"] * len(a), ["x"] * len(b))
 
     assert [change.a for change in changes if change.a is not None] == list(range(len(a)))
@@ -110,7 +110,7 @@ def test_changes_tell_every_step_once(a: list[str], b: list[str]) -> None:
 
 
 def test_twenty_thousand_steps_are_aligned_exactly() -> None:
-    """Also when nothing but the order tells them apart."""
+    """Also when they differ in nothing but the order."""
     a = [n * 7919 % 5 for n in range(20_000)]
     b = [*a[:5_000], 9, *a[5_000:12_000], *a[12_100:]]
 

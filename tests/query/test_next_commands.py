@@ -80,7 +80,7 @@ def test_pages_of_a_body_as_data_end_between_characters(tmp_path: Path) -> None:
 
 
 def test_pages_from_a_moment_hold_every_line_once(debugger: Debugger) -> None:
-    """The moment is told to the nanosecond: else the first line would be outside the next page, and
+    """The time is printed to the nanosecond: else the first line would be outside the next page, and
     what it counts from there would pass over one."""
     found: list[str] = []
     start, after = "r1.s2", 0
@@ -131,7 +131,7 @@ def test_an_age_is_told_as_it_can_be_asked_with(tmp_path: Path, since: str) -> N
 @pytest.mark.parametrize("budget", [50, 60, 75, 100, 110])
 @pytest.mark.parametrize("verb", ["list", "sql", "grep"])
 def test_pages_of_any_size_hold_every_row_once(tmp_path: Path, verb: str, budget: int) -> None:
-    """However small a page is: it tells a row, and its command goes on after what it told."""
+    """However small a page is: it has a row, and its command continues after that row."""
     with SqliteStore.open(tmp_path / "store.db") as store:
         for number in range(25):
             store.append(

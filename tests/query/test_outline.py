@@ -179,7 +179,7 @@ def test_what_is_missing_of_a_run_is_counted(home: Home) -> None:
     "text", ["", "x", "1.2.3", "1.2.3.4.5", "-1.0.0.", "0.0.0.zz", "f" * 40 + ".0.0.", "1.1.1.-2"]
 )
 def test_a_bad_cursor_is_refused_in_one_line(desk: Debugger, text: str) -> None:
-    if text == "1.1.1.-2":  # an empty place in the list is no harm
+    if text == "1.1.1.-2":  # an empty place in the list does no harm
         assert parse_cursor(text).open == (2,)
         return
     with pytest.raises(UsageError) as refused:

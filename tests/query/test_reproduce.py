@@ -27,7 +27,7 @@ from vestige.record.run import BodyRef, Run, SpanInfo
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
-# Put together here, so that nothing that looks like a key stands in the repository.
+# Put together here, so that nothing that looks like a key is in the repository.
 KEY = "sk-" + "proj4f9a81c77e20b35d6cQv"
 OTHER = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
 
@@ -154,7 +154,7 @@ def test_the_same_bytes_arrive(
 def test_masked_secrets_are_environment_variables(
     home: Home, server: Server, url: str, tmp_path: Path, format: str
 ) -> None:
-    """The key that authorises has its usual name, wherever it stands; another is another variable.
+    """The key that authorises has its usual name, wherever it is; another is another variable.
     What arrives is what was sent when it was recorded."""
     password, cookie = "a/b=c:d@e f+g/hij==", f"sid={OTHER}; theme=dark"
     body = json.dumps({"note": f"use {KEY} or {OTHER}.", "password": password})

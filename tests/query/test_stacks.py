@@ -70,7 +70,7 @@ def test_of_a_dump_each_thread_is_told_but_the_journal_s() -> None:
 def failing(depth: int) -> str:
     def dig(left: int) -> None:
         if left:
-            again(left)  # by turns: Python tells the same line again and again only three times
+            again(left)  # by turns: Python prints a repeated line only three times
         raise KeyError("index")
 
     def again(left: int) -> None:
@@ -116,7 +116,7 @@ POOLS = """
 def test_what_a_worker_of_a_pool_raised_is_told_with_the_worker_s_line(
     home: Home, run_program: RunProgram, pool: str
 ) -> None:
-    """Where the pool raises it again tells nothing."""
+    """The line where the pool raises it again is of no use."""
     stack = run_program(POOLS, pool).stderr
 
     assert "RemoteTraceback" in stack

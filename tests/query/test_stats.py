@@ -1,4 +1,4 @@
-"""Sums come from the daily rollups; what a tool costs every turn stands against its use."""
+"""Sums come from the daily rollups; the cost of a tool in every turn is shown beside its use."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_cost_is_money_and_an_unknown_model_is_said_to_be_unknown(home: Home) ->
 
 
 def test_trends_say_which_models_are_not_in_their_cost(home: Home) -> None:
-    """A sum that leaves something out is not told as if it were whole."""
+    """A sum that leaves something out is marked as partial."""
     record_tool_use(home)
 
     with opened(home) as store:

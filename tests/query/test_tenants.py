@@ -188,7 +188,7 @@ def test_no_verb_tells_of_another_tenant(
             for by in ("name", "model", "tool", "component", "type", "day")
         ],
         "trends": [
-            lambda by=by: debugger.trends(since="9999d", by=by)  # type: ignore[misc]  # as above
+            lambda by=by: debugger.trends(since="9999d", by=by)  # type: ignore[misc]
             for by in ("day", "hour")
         ],
         "compare": [lambda: debugger.compare([run], [run])],
@@ -217,7 +217,7 @@ def test_no_verb_tells_of_another_tenant(
                 f"say how to ask {verb}"
             )
             ids = [run, "c-shared", "r1", *((mine.spans[2], mine.word) if mine else ())]
-            questions = [lambda method=method, text=text: method(text) for text in ids]  # type: ignore[misc]  # as above
+            questions = [lambda method=method, text=text: method(text) for text in ids]  # type: ignore[misc]
         for question in questions:
             text = answer_or_error(question)
             assert leaks(text, known) == [], verb
@@ -441,7 +441,7 @@ def test_the_owner_of_the_home_sees_all(planted: tuple[Home, dict[str, Planted]]
 def test_conversations_of_two_tenants_that_are_called_alike_stay_apart(
     planted: tuple[Home, dict[str, Planted]],
 ) -> None:
-    """Who sees all is told of each: its newest run, and how many it has."""
+    """A reader of all tenants sees of each its newest run and the number of runs."""
     home, _ = planted
     with SqliteStore.open(home.store, readonly=True) as store:
         runs = Debugger(store).list(group="conversation").data()["runs"]
@@ -454,7 +454,7 @@ def test_conversations_of_two_tenants_that_are_called_alike_stay_apart(
 def test_what_the_owner_found_tells_a_tenant_nothing_of_others(
     planted: tuple[Home, dict[str, Planted]],
 ) -> None:
-    """Findings are kept for whoever asks next: runs of one conversation are compared within a tenant."""
+    """Findings are kept; runs of one conversation are compared within a tenant."""
     home, found = planted
     with SqliteStore.open(home.store) as store:
         store._connection.execute("DELETE FROM findings")  # what other tests had kept

@@ -163,7 +163,7 @@ def test_what_is_open_and_what_failed_says_so() -> None:
 
 
 def test_repeats_fold_into_one_with_a_count() -> None:
-    """The same call with the same input; not one that has children, and not when told."""
+    """The same call with the same input; not one that has children, and not with the option."""
     body = BodyRef(1, 5)
     same = [span(f"s{n}", "root", n, name="poll", input=body) for n in range(2, 6)]
     other = span("x", "root", 6, name="poll", input=BodyRef(2, 5))

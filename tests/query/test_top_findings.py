@@ -88,7 +88,7 @@ def found(kind: str, severity: Severity, confidence: float, cause: str) -> Findi
 
 
 def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -> None:
-    """The earliest of the gravest chain, and not simply the gravest: that follows from it."""
+    """The earliest of the most severe chain, not the most severe finding: that follows from it."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         first = run.child("plan", type="step")
         inner = first.child("search", type="tool")
@@ -129,7 +129,7 @@ def test_what_only_costs_money_comes_after_what_went_wrong(home: Home) -> None:
 
 
 def test_a_crash_of_the_whole_process_hides_nothing_that_was_found_in_it(home: Home) -> None:
-    """All that `vestige run` records stands in one process: that is no chain of causes."""
+    """All that `vestige run` records is in one process: that is not a chain of causes."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent.py") as run:
         process = run.child("agent.py", type="process")
         call = process.child("chat", type="llm")
@@ -163,7 +163,7 @@ json.loads("{")
 def test_why_of_a_crashed_program_tells_what_else_was_found_in_it(
     run_program: RunProgram, home: Home
 ) -> None:
-    """The process is where it hurts; upward from there stands nothing that says why."""
+    """The process is where it hurts; no span above it has the cause."""
     run_program(CUT, command=VESTIGE_RUN)
     with vestige.open(home.root) as debugger:
         text = debugger.why().text()

@@ -125,7 +125,7 @@ def test_a_terminal_shows_it_like_a_chat(desk: Debugger, golden: Golden) -> None
 
 
 def test_a_tool_that_was_not_recorded_gets_its_result_from_the_next_request(home: Home) -> None:
-    """Only the wire was recorded: what the tool gave stands in what the model was sent."""
+    """Only the wire was recorded: the tool's result is in the next request to the model."""
     call = answer("", ("toolu_1", "lookup_order", {"order": "7"}))
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "shipped"}
     first = [{"role": "user", "content": "Where is 7?"}]
@@ -189,7 +189,7 @@ def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
     ):
         run.child("c", "llm", body="why is the sky blue? " * 1000).end(body="because")
         outer = run.child("client", "llm")
-        outer.child("wire", "llm", body="once").end(body="told once")
+        outer.child("wire", "llm", body="once").end(body="sent once")
         outer.end()
     catch_up(home)
     with vestige.open(home.root) as debugger:
@@ -200,7 +200,7 @@ def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
     assert shown[0]["text"]["size_bytes"] == 21_000
     assert shown[0]["text"]["body"] == {"span": shown[0]["span"], "which": "input"}
     assert shown[1]["text"]["text"] == "because"
-    assert shown[3]["text"]["text"] == "told once"
+    assert shown[3]["text"]["text"] == "sent once"
 
 
 def test_calls_without_ids_get_each_its_own_result(home: Home) -> None:

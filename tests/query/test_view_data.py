@@ -133,7 +133,7 @@ def test_a_value_told_as_a_state_is_a_snapshot_too(home: Home) -> None:
 
 
 def test_a_later_page_of_snapshots_tells_the_same_changes(home: Home) -> None:
-    """Each is compared with the one before it of its session, on whatever page that stands."""
+    """Each is compared with the previous one of its session, on whatever page that is."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         for index, (session, count) in enumerate(
             (("a", 5), ("b", 7), ("a", 6), ("a", 7), ("b", 8))
@@ -167,7 +167,7 @@ def test_what_is_no_snapshot_is_refused(desk: Debugger, bundle: Debugger) -> Non
 
 
 def test_a_flag_that_became_a_number_is_a_change(home: Home) -> None:
-    """Python takes 1 and true for equal; whoever looks for a bug does not."""
+    """Python takes 1 and true for equal; a person who looks for a bug does not."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         for value in (1, True, [0, {"x": 1}], [False, {"x": 1}], [False, {"x": True}]):
             run.child("s", "state", body=json.dumps({"paid": value})).end()
@@ -409,7 +409,7 @@ def test_a_program_that_dies_before_it_says_anything_counts_as_a_failure(
 
 
 def test_the_calls_of_a_run_cost_what_the_run_costs(desk: Debugger) -> None:
-    """A model call says its price; what is no call has none."""
+    """A model call has a price; other spans have none."""
     run = desk.list().data()["runs"][0]["short_id"]
     overview = desk.overview(run).data()
     spans = desk.outline(run).data()["spans"]["number"]

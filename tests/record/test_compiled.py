@@ -73,7 +73,7 @@ def test_a_file_that_is_not_as_we_left_it_is_not_used(tmp_path: Path, change: st
     spoiled(path, change)
     assert finds(database(RULES, tmp_path), SECRET)
     assert not path.is_symlink()
-    assert path.stat().st_mode & 0o777 == 0o600, "it was made anew"
+    assert path.stat().st_mode & 0o777 == 0o600, "it was made again"
 
 
 def test_a_file_of_other_rules_under_the_same_name_is_not_used(tmp_path: Path) -> None:

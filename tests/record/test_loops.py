@@ -33,7 +33,7 @@ def test_other_arguments_are_progress() -> None:
 
 @pytest.mark.parametrize("period", range(1, 13))
 def test_every_period_up_to_the_window_is_found_after_its_third_round(period: int) -> None:
-    """A window of 12 calls is one round of 12; and a loop is told once, wherever its round begins."""
+    """A window of 12 calls is one round of 12; a loop is reported once, wherever it begins."""
     detector = LoopDetector(12, 3)
     letters = "abcdefghijkl"[:period]
 
@@ -56,7 +56,7 @@ def test_a_growing_prompt_does_not_hide_a_loop_of_tools() -> None:
 
 
 def test_calls_of_a_model_alone_loop_only_if_their_prompts_do() -> None:
-    """A conversation is no loop; the same prompt three times is."""
+    """A conversation is not a loop; the same prompt three times is."""
     detector = LoopDetector(12, 3)
 
     assert not any(detector.add("LLM", detail=turn, evidence="") for turn in range(6))

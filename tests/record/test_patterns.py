@@ -190,7 +190,7 @@ def test_a_cookie_header_is_masked_to_the_end_of_its_line() -> None:
         "PWD=/home/me",
         "export TOKEN=$(cat file) x",
         "if password == other: pass",
-        "-----BEGIN CERTIFICATE----- is no key",
+        "-----BEGIN CERTIFICATE----- is not a key",
     ],
 )
 def test_prose_code_and_counters_are_left_alone(text: str) -> None:

@@ -446,7 +446,7 @@ def test_a_forked_child_registers_secrets_though_another_thread_was_about_to() -
         locked, done = threading.Event(), threading.Event()
 
         def hold(lock: threading.RLock) -> None:  # type: ignore[valid-type]  # a function to mypy
-            with lock:  # type: ignore[attr-defined]  # as above
+            with lock:  # type: ignore[attr-defined]  # a module-level name
                 locked.set()
                 done.wait()
 
@@ -478,7 +478,7 @@ def test_a_forked_child_registers_secrets_though_another_thread_was_about_to() -
 def test_bytes_that_are_no_text_are_kept_and_a_secret_among_them_is_not(
     stored: bytes, before: bytes, after: bytes
 ) -> None:
-    """An image or an archive of a hundred megabytes has `pwd=` in it somewhere: that is no key."""
+    """A large image or archive has `pwd=` in it somewhere: that is not a key."""
     text = (stored + before + after).decode(errors="surrogateescape")
 
     masked = Redactor().text(text).encode(errors="surrogateescape")

@@ -27,7 +27,7 @@ def test_texts_are_laid_out_one_after_the_other() -> None:
 
 
 def test_texts_are_found_in_the_body_as_json_writes_them() -> None:
-    """Quotes and line ends are escaped there, other scripts perhaps: ranges cover what stands there."""
+    """Quotes and line ends are escaped there: ranges cover the escaped text."""
     persona, question = 'You are "Vé".\nBe brief. 😀', "and now?"
     for ascii_only in (True, False):
         body = json.dumps(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from support.sampling import every_third
 from vestige.providers.parsing import parse_response
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.stream_redaction import is_stream, redact_stream
@@ -184,7 +185,7 @@ def test_whatever_the_split_the_stored_stream_assembles_to_the_redacted_text(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", every_third(TEXTS))
 def test_every_place_of_a_single_split_is_covered(text: str, make: Callable[[str], Any]) -> None:
     expected = REDACTOR.text(f"So: {text} So.")
     assert expected != f"So: {text} So."

@@ -206,7 +206,7 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(home: Home) -> None:
 
 
 def test_an_answer_about_time_has_a_tag_of_its_bytes(home: Home) -> None:
-    """`since` gives other runs tomorrow though nothing is written: the store's state is no tag."""
+    """`since` selects other runs tomorrow: the store's state is not a tag."""
     record_collected(home)
     with served(home) as site:
         first = site.ask("/api/v1/list?since=1h")
@@ -462,7 +462,7 @@ def test_a_server_without_a_store_begins_with_an_empty_one(home: Home) -> None:
 
 @pytest.mark.slow
 def test_two_hundred_readers_at_once_are_all_answered(home: Home) -> None:
-    """Few threads, one connection each: whoever comes waits, and nobody is refused."""
+    """Few threads, one connection each: requests wait, and none is refused."""
     from concurrent.futures import ThreadPoolExecutor
 
     path = f"/api/v1/show?id={record_collected(home, spans=20)}"
@@ -500,7 +500,7 @@ def test_the_document_is_a_valid_one_and_has_every_verb(home: Home) -> None:
 
 
 def test_a_connection_that_broke_is_replaced_and_the_question_asked_again(home: Home) -> None:
-    """Who asks does not notice; a store that is gone for good is still told."""
+    """Clients do not notice; a store that stays missing is still reported."""
     run = record_collected(home)
     server = Server(home)
     question = ToolRequest(LOCAL, get_tool("overview"), {"id": run}, "json", "", "")

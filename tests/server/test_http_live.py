@@ -55,7 +55,7 @@ def test_spans_and_lines_come_as_they_are_written(home: Home) -> None:
 
 
 def test_a_stream_goes_on_where_it_was_left(home: Home) -> None:
-    """`Last-Event-ID`: all since then, at least once, also from a server that was started anew."""
+    """`Last-Event-ID`: all since then, at least once, also from a server that was restarted."""
     with served(home) as site, Events(site) as events:
         record_collected(home, "first", spans=2)
         place = events.until_done("first")[-1][1]
@@ -98,7 +98,7 @@ def test_one_run_alone_can_be_followed(home: Home) -> None:
 
 
 def test_a_place_that_is_gone_is_told(home: Home) -> None:
-    """A cursor of another store, or older than what is kept: load anew, and go on from here."""
+    """A cursor of another store, or older than what is kept: reload, and continue from here."""
     record_collected(home)
     with served(home) as site, Events(site, headers={"Last-Event-ID": "99999-0-0"}) as events:
         events.next()
@@ -187,7 +187,7 @@ def test_streams_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_revoked_key_ends_its_stream(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may no longer ask is not told on, either."""
+    """A client without access gets no further events, either."""
     monkeypatch.setattr(live, "LIVE_HEARTBEAT_S", 0.05)
     keys = Keys(home)
     key = keys.add("ci", ["runs:read"])
@@ -202,7 +202,7 @@ def test_a_revoked_key_ends_its_stream(home: Home, monkeypatch: pytest.MonkeyPat
 def test_a_revoked_key_ends_its_stream_also_where_there_is_always_something_new(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is told something all the time is looked at as often as who is told nothing."""
+    """The access of a busy stream is checked as often as that of a silent one."""
     monkeypatch.setattr(live, "LIVE_HEARTBEAT_S", 0.3)
     keys = Keys(home)
     key = keys.add("ci", ["runs:read"])
@@ -242,7 +242,7 @@ def test_an_end_of_the_server_ends_its_streams(home: Home) -> None:
 
 @pytest.mark.slow
 def test_what_another_process_collects_is_told_too(home: Home, tmp_path: Path) -> None:
-    """The store is where events come from, whoever writes to it."""
+    """Events come from the store, whichever process writes to it."""
     program = "import vestige\nwith vestige.Recorder().run('elsewhere') as r: r.span('x').end()"
     with served(home) as site, Events(site) as events:
         events.next()

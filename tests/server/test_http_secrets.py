@@ -226,7 +226,7 @@ def test_what_a_store_holds_in_clear_leaves_through_no_answer(
 
 
 def _live(site: Site) -> Reply:
-    """All that the stream tells from the beginning of the store."""
+    """All events of the stream from the beginning of the store."""
     with Events(site, "/api/v1/live?after=0-0-0") as events:
         received = events.until_done("run 1")
     return Reply(200, {}, json.dumps(received).encode())

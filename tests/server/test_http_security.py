@@ -430,7 +430,7 @@ def test_a_request_that_does_not_arrive_is_let_go(
 
 @pytest.mark.parametrize("path", ["/api/v1/notes", "/api/v1/ingest", "/v1/runs/r1/annotations"])
 def test_a_body_that_does_not_arrive_is_a_408(home: Home, path: str) -> None:
-    """Who stops in the middle is told so, and does not hold the connection."""
+    """A client that stops in the middle gets an error, and does not hold the connection."""
     run = record_collected(home)
     with served(home, body_s=0.2) as site:
         head = (
@@ -546,7 +546,7 @@ def test_more_connections_than_a_bound_are_told_to_come_again(home: Home) -> Non
 
 
 def test_connections_that_ask_nothing_do_not_use_up_the_files(home: Home) -> None:
-    """Some more than the bound are kept, to be told; the others are closed at once."""
+    """Some more than the bound are kept for an answer; the others are closed at once."""
 
     with served(home) as site, ExitStack() as stack:
         site.server.connections_max = 2
@@ -594,7 +594,7 @@ def test_a_connection_that_is_reset_is_no_bug(home: Home) -> None:
 def test_garbage_after_an_answer_closes_the_connection_and_is_no_traceback(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stranger's body that is no body: it was answered already, and nothing is written for it
+    """An invalid body of a stranger: it was answered already, and nothing is written for it
     to a stderr that nobody may read."""
     with (
         served(home) as site,

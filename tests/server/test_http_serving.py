@@ -122,7 +122,7 @@ def test_sigterm_ends_it_in_good_order_and_kill_leaves_no_process(home: Home) ->
 
 @pytest.mark.slow
 def test_a_collector_that_hears_nothing_does_not_hold_up_the_end(home: Home) -> None:
-    """It has its time for a last pass; what it leaves stands in the journals."""
+    """It has its time for a last pass; the rest stays in the journals."""
     with _command(home) as (process, _, _):
         _wait_for(lambda: psutil.Process(process.pid).children())
         (collector,) = psutil.Process(process.pid).children()
@@ -139,7 +139,7 @@ def test_a_collector_that_hears_nothing_does_not_hold_up_the_end(home: Home) -> 
 
 @pytest.mark.slow
 def test_who_is_told_the_address_can_end_it(home: Home) -> None:
-    """The signal may come as soon as the address is told: also then the end is in good order."""
+    """The signal may come as soon as the address is printed: also then the end is orderly."""
     source = (
         "import os, signal, sys\n"
         "from vestige.server.run_server import make_server, serve\n"

@@ -1,4 +1,4 @@
-"""A look at the store's state: it tells of every commit, and lets go of nobody's locks."""
+"""The state of the store changes with every commit, and reading it releases no locks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checkpoint(home: Home) -> bool:
 def test_a_look_lets_go_of_no_lock_of_a_reader_in_this_process(home: Home) -> None:
     """SQLite's locks are the process's: closing any file of its own that it has locked loses them
     (https://sqlite.org/howtocorrupt.html, 2.2). Then another process would empty the log under a
-    reader, who is told that the store is damaged, or reads what never was."""
+    reader, which reports a damaged store, or reads what never was."""
     record_collected(home)
     server = Server(home)
     reader = sqlite3.connect(f"file:{home.store}?mode=ro", uri=True, isolation_level=None)
@@ -51,7 +51,7 @@ def test_a_look_lets_go_of_no_lock_of_a_reader_in_this_process(home: Home) -> No
     reader.close()
     server.close()
 
-    assert not emptied, "the log was emptied while somebody read"
+    assert not emptied, "the log was emptied during a read"
     assert before == after
     assert free
 
@@ -83,7 +83,7 @@ def test_a_store_that_is_replaced_is_another_state(home: Home) -> None:
 
 def test_a_store_that_is_linked_to_is_seen_to_change(home: Home, tmp_path: Path) -> None:
     """`vestige ui PATH/store.db` serves a link to it. The file itself stays as it is while a
-    collector has it open: a page would be told that nothing is new."""
+    collector has it open: a page would see nothing new."""
     record_collected(home)
     linked = Home(tmp_path / "linked")
     linked.root.mkdir()

@@ -63,7 +63,7 @@ def _two_turns(agent: Agent, bug: bool, second: dict[str, Any]) -> tuple[Span, S
 
 
 def prefix_changed(agent: Agent, bug: bool) -> Spans:
-    """The system prompt tells the time."""
+    """The system prompt contains the time."""
     spans = []
     for minute, turn in ((14, TURN_1), (15, TURN_2)):
         clock = f"It is 10:{minute if bug else 14}."

@@ -30,6 +30,8 @@ def starts_process(item: pytest.Item) -> bool:
 
 def _uses_starter(function: Any, seen: set[Any]) -> bool:
     function = getattr(function, "__wrapped__", function)
+    if isinstance(function, type) and function.__module__.startswith("support."):
+        return any(_uses_starter(each, seen) for each in vars(function).values())
     if not isinstance(function, FunctionType) or function in seen:
         return False
     seen.add(function)

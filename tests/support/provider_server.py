@@ -74,7 +74,7 @@ class Server:
             return self._answer(seen)
 
     def wait_until_seen(self, count: int = 1) -> None:
-        """Until so many requests came in whole: a client that gave up did not wait for that."""
+        """Wait for a number of complete requests: a client that gave up did not wait for that."""
         with self._lock:
             assert self._lock.wait_for(lambda: len(self.seen) >= count, WAIT_S)
 

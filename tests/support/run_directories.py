@@ -28,7 +28,7 @@ class RunDir:
 
 
 def read_rundirs(data_dir: Path, *, valid: bool = True) -> list[RunDir]:
-    """Every run of a data directory, by name; strict JSON, and valid unless told otherwise."""
+    """Every run of a data directory, by name; strict JSON, and valid by default."""
     found = []
     for path in sorted((data_dir / "runs").iterdir()):
         run = strict_json((path / "run.json").read_text(encoding="utf-8"))
@@ -47,7 +47,7 @@ def only_rundir(data_dir: Path) -> RunDir:
 
 def strict_json(text: str) -> Any:
     def refuse(word: str) -> Any:
-        raise ValueError(f"{word} is no JSON")
+        raise ValueError(f"{word} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
 

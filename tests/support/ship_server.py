@@ -61,7 +61,7 @@ class Serving:
             link.close()
 
     def runs(self) -> dict[str, Run]:
-        """All that is in its store, of every tenant, as it stands."""
+        """All that is in its store, of every tenant."""
         return runs_in(self.home)
 
     def tenant_of(self, run_id: str) -> str:

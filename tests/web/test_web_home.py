@@ -52,7 +52,7 @@ def test_home_shows_each_run_and_how_it_went(browser: Browser, url: str) -> None
 
 
 def test_a_filter_narrows_and_is_part_of_the_link(browser: Browser, url: str) -> None:
-    """Typed, by a button, or by the address: the same runs. A bad term is told, and rows stay."""
+    """Typed, by a button, or by the address: the same runs. A bad term is reported."""
     with visit(browser, url) as page:
         page.get_by_role("searchbox").fill("is:failed")
         expect(page.get_by_text("r19", exact=True)).to_have_count(0)

@@ -32,7 +32,7 @@ with vestige.traced_run("night shift") as run:
 
 
 class Agent:
-    """A process that does what it is told, one line at a time."""
+    """A process that follows commands, one line at a time."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         (folder / "agent.py").write_text(AGENT)
@@ -86,7 +86,7 @@ def known(page: Page, name: str) -> None:
 def test_rows_come_while_it_runs_and_the_verdict_when_it_is_killed(
     browser: Browser, tmp_path: Path, agent: Agent
 ) -> None:
-    """What happens is seen without a touch; pausing holds the page still; a kill is told, with the
+    """What happens is seen without a touch; pausing holds the page still; a kill is shown, with the
     last thing before it."""
     with served(tmp_path / "home") as url, visit(browser, url) as page:
         page.get_by_role("link", name="night shift").click()

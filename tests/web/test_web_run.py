@@ -34,7 +34,7 @@ class Place:
     exported: bool
 
     def at(self, run: str, query: str = "") -> Page:
-        """From any state of the page, without loading it anew where that can be."""
+        """From any state of the page, without reloading it where possible."""
         address = self.addresses.get(run, self.addresses[""]).split("#")[0]
         if self.exported and not self.page.url.startswith(address):
             self.page.goto(f"{address}#/run/{run}?{query}")

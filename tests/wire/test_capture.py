@@ -70,7 +70,7 @@ def test_installed_twice_it_records_once_and_the_last_one_out_undoes_it(home: Ho
 
 
 def test_a_wrapper_put_over_ours_survives_our_removal(home: Home) -> None:
-    """Somebody else's patch is not undone with ours, and ours below it records nothing more."""
+    """Another library's patch is not undone with ours, and ours below it records nothing more."""
     original = httpx2.HTTPTransport.handle_request
     capture = vestige.capture_http()
     ours = httpx2.HTTPTransport.handle_request
@@ -215,7 +215,7 @@ def test_hosts_and_paths_decide_what_is_recorded(home: Home) -> None:
 
 
 def test_our_own_calls_are_not_recorded(home: Home) -> None:
-    """What a part of Vestige says over HTTP is no part of the program."""
+    """Requests of Vestige itself are not part of the program."""
     from vestige.wire.dispatch import unrecorded
 
     with vestige.capture_http(), Server([chat()]) as server, unrecorded():

@@ -69,7 +69,7 @@ def one(home: Home, server: Server) -> Call:
 
 
 def test_a_call_of_the_openai_sdk_is_captured_byte_for_byte(home: Home, capture: object) -> None:
-    """Request and response as the server received and sent them; the call stands in the span
+    """Request and response as the server received and sent them; the call is in the span
     that made it."""
     with Server([chat()]) as server, vestige.Recorder(home).run("agent") as run:
         answer = openai_client(server).chat.completions.create(

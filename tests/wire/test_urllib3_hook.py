@@ -77,7 +77,7 @@ def test_retries_inside_urllib3_are_attempts(home: Home) -> None:
 
 
 def test_a_gzip_answer_is_stored_plain(home: Home) -> None:
-    """urllib3 is told the coded bytes; we undo the coding ourselves."""
+    """urllib3 returns the encoded bytes; we decode them ourselves."""
     import gzip
 
     packed = gzip.compress(chat().body)

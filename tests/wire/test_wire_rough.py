@@ -76,7 +76,7 @@ capture.remove()
 
 @pytest.mark.slow
 def test_a_child_that_is_forked_in_a_call_leaves_it_to_its_parent(home: Home) -> None:
-    """The parent's call is told once and whole; the child's own call is the child's."""
+    """The parent's call is recorded once and completely; the child's own call is the child's."""
     with Server(lambda seen: chat_stream(["Hel", "lo"])) as server:
         done = run_in(home, FORKING, server.url + CHAT)
     calls = {call["model"]: call for call in calls_in(home)}

@@ -32,7 +32,7 @@ from vestige.home import Home
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, HEADER_SECRETS_MAX
 from vestige.wire.headers import header_secrets, masked_headers, masked_url
 
-# No known shape: only being told helps.
+# No known shape: only registering it helps.
 KEYS = {
     "openai": "CANARY1openai7Zq4Xw9Tb2Lk8",
     "anthropic": "CANARY2anthropic5Hj8Qp2Wd6",
@@ -64,7 +64,7 @@ def echo(reply: Reply, key: str) -> Reply:
 
 
 def test_no_key_reaches_our_bytes_whatever_carries_it(home: Home) -> None:
-    """Before and after collection; told in a header, they are masked in bodies too."""
+    """Before and after collection; known from a header, they are masked in bodies too."""
     hello: Any = [{"role": "user", "content": f"my keys are {' and '.join(KEYS.values())}"}]
     with (
         vestige.capture_http(http=True),

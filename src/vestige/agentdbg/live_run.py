@@ -3,7 +3,7 @@
     live = LiveRun(run_id, settings, limits, recorder)      # before the run's first record
     LIVE[run_id]                                            # until it ends
 
-Records come from all recorders of the process (emit/run_listeners.py), in the thread that made
+Records come from all recorders of the process (emit/run_sinks.py), in the thread that made
 them. The end of the root span becomes RUN_END, the last event. Then run.json is written a second
 time and the run is removed from LIVE.
 
@@ -24,7 +24,7 @@ from vestige._runtime.clock import monotonic
 from vestige.agentdbg.guardrails import Guardrails
 from vestige.agentdbg.run_directory import RunDirectory
 from vestige.agentdbg.settings import Settings
-from vestige.emit import run_listeners
+from vestige.emit import run_sinks
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.formats.agentdbg import constants
 from vestige.formats.agentdbg.field_limits import Shaper
@@ -88,7 +88,7 @@ class LiveRun:
         # Reentrant: a loop's warning is a record too, and last words may come at any point.
         self._lock = threading.RLock()
         self._begun_s = monotonic()
-        LIVE[run_id] = run_listeners.SINKS[run_id] = self
+        LIVE[run_id] = run_sinks.SINKS[run_id] = self
 
     # --- limits of a part ------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class LiveRun:
         self,
         record: KnownRecord,
         unredacted: KnownRecord,
-        source: run_listeners.RecordSource,
+        source: run_sinks.RecordSource,
     ) -> None:
         """See `RunSink`. Raises a guardrail where one is passed, and nothing else."""
         if unredacted is not record and not self._key_rules:
@@ -125,7 +125,7 @@ class LiveRun:
             self._after(events[-1], loop)
 
     def take_both(
-        self, opened: SpanOpen, closed: SpanClose, source: run_listeners.RecordSource
+        self, opened: SpanOpen, closed: SpanClose, source: run_sinks.RecordSource
     ) -> None:
         """See `RunSink`."""
         if opened.body_info is not None:
@@ -170,7 +170,7 @@ class LiveRun:
     def forget(self) -> None:
         """End the run. Later records are only in the journal."""
         LIVE.pop(self.run_id, None)
-        run_listeners.SINKS.pop(self.run_id, None)
+        run_sinks.SINKS.pop(self.run_id, None)
         with self._lock:  # another thread may be about to write: not to a number that was let go
             self._directory.close()
 
@@ -245,7 +245,7 @@ def extra_keys(settings: Settings) -> tuple[str, ...]:
     return tuple(key for key in settings.redact_keys if secret_word(key) is None)
 
 
-def _with_body(record: R, source: run_listeners.RecordSource) -> R:
+def _with_body(record: R, source: run_sinks.RecordSource) -> R:
     """Include a long body up to the limit of a line: its file may soon be deleted."""
     info = getattr(record, "body_info", None)
     if info is None or info.spilled_bytes is None:

@@ -64,7 +64,8 @@ def _wrong(evidence: Evidence, bug: Bug, planted: Planted, found: list[Finding])
         "it is as severe as it should be": match.severity in bug.severities,
         f"its basis is {bug.basis}": match.basis == bug.basis,
         "its command shows it": short_id in match.command or "diff" in match.command,
-        "no other error is told": {f.kind for f in found if f.severity == "error"} <= {bug.kind},
+        "no other error is reported": {f.kind for f in found if f.severity == "error"}
+        <= {bug.kind},
     }
     return [f"not so: {rule}" for rule, holds in rules.items() if not holds]
 

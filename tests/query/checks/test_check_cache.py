@@ -1,4 +1,4 @@
-"""The causes of a cache miss, told apart."""
+"""The causes of a cache miss, each with its own finding."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_prompt_too_short_to_be_cached_is_silent(home: Home) -> None:
 
 
 def test_other_conversations_of_a_component_are_not_compared(home: Home) -> None:
-    """Sub-agents with tasks of their own share a template at most; the same one is no miss."""
+    """Sub-agents with tasks of their own share a template at most; the same one is not a miss."""
     agent = Agent(home)
     for n in range(4):
         agent.call(_request([{"role": "user", "content": f"task {n}"}]), MISS)
@@ -479,7 +479,7 @@ def test_a_cache_that_is_read_is_no_churn(home: Home) -> None:
 
 
 def test_a_prefix_that_grows_by_large_results_is_written_once(home: Home) -> None:
-    """Each call reads all that was there before: that it then writes much is no waste."""
+    """Each call reads all that was there before: that it then writes much is not waste."""
     agent = Agent(home)
     messages = [{"role": "user", "content": "summarise the files"}]
     for read, written in ((0, 2_000), (2_000, 18_000), (20_000, 60_000)):

@@ -233,7 +233,7 @@ with vestige.default_recorder().logger("agent").span("wait", type="tool"):
 
 
 def test_ctrl_c_is_no_crash(home: Home, run_program: RunProgram) -> None:
-    """The run is cancelled, as the documents say; where it stood is told."""
+    """The run is cancelled, as the documents say; its position is shown."""
     done = run_program(STOPPED, command=VESTIGE_RUN)
 
     (found,) = findings(home, *ALL, name="program.py")

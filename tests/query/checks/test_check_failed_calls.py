@@ -102,7 +102,7 @@ def test_what_other_checks_explain_is_not_told_twice(home: Home) -> None:
 
 
 def test_what_is_said_about_the_record_leads_no_chain(home: Home) -> None:
-    """A key in an error's text is masked, and that is told; why the run failed comes first."""
+    """A key in an error's text is masked, and that is reported; why the run failed comes first."""
     with recording(home) as run:
         with run.span("look around") as span:
             span.set_attributes(note=KEY)

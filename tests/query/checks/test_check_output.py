@@ -252,6 +252,6 @@ def test_where_no_tools_are_recorded_a_result_that_says_error_is_told(
 
     (found,) = findings(home, soft_errors.soft_error)
 
-    assert found.command is not None and found.command.endswith(" --in")  # there the result stands
+    assert found.command is not None and found.command.endswith(" --in")  # the result is there
     assert (found.kind, found.cause) == ("tool/soft-error", first.id)
     assert found.message.startswith("fetch returned an error as its result: ")

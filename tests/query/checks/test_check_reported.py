@@ -1,4 +1,4 @@
-"""What a program itself says went wrong is a finding, unless somebody tells it better."""
+"""A failure that a program reports itself is a finding, unless a better one exists."""
 
 from __future__ import annotations
 

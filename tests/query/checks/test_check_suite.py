@@ -122,7 +122,7 @@ def test_of_reruns_the_last_one_counts_and_one_that_was_killed_failed(home: Home
     with recording(home) as run:
         case(run, "test_flaky", outcome="fail", message="once")
         case(run, "test_flaky")
-        # By the component of the plugin: it has no outcome, and it is no verifier of an agent.
+        # By the component of the plugin: it has no outcome, and it is not a verifier of an agent.
         killed = Logger(run._emitter, "pytest", run).span("test_hangs", type="test")
         killed.end(status="interrupted")
         run.span("verify", type="test").end(status="error")

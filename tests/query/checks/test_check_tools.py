@@ -188,7 +188,7 @@ def test_a_retry_after_an_error_and_an_id_used_anew_are_no_duplicates(home: Home
 
 
 def test_other_arguments_under_an_id_used_anew_are_another_call(home: Home) -> None:
-    """Some providers count ids anew in every turn, and model calls may be recorded without bodies."""
+    """Some providers repeat ids in every turn, and model calls may lack bodies."""
     with recording(home) as run:
         for city in ("Oslo", "Rome", "Bonn"):
             use(run, f'{{"city": "{city}"}}', "call_0")

@@ -44,7 +44,7 @@ def packages(tmp_path: Path) -> Path:
 
 
 def test_a_check_of_another_package_runs_like_ours(home: Home, packages: Path) -> None:
-    """Its finding is told, with the exit code of bad news; the broken one is named."""
+    """Its finding is printed, with the exit code for findings; the broken one is named."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         run.span("search", type="tool").end()
     env = {**os.environ, "PYTHONPATH": str(packages), "VESTIGE_HOME": str(home.root)}

@@ -34,8 +34,9 @@ def address(clickhouse_server: ClickHouseServer) -> Any:
     clickhouse_server.release_store(made)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def other(address: str) -> Any:
+    """A store as another tenant sees it. It only reads, so all tests share it."""
     with open_store(address, readonly=True, tenant="default") as store:
         yield store
 

@@ -1,6 +1,7 @@
 """The engines over which the contract of a store is tested.
 
-A new engine adds its class to ENGINES. Every test of this folder then runs over it.
+A new engine adds its class to ENGINES and its name to the parameters of `engine`. Every test of
+this folder then runs over it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ClickHouseEngine:
 ENGINES = {"clickhouse": ClickHouseEngine, "sqlite": SqliteEngine}
 
 
-@pytest.fixture(params=sorted(ENGINES))
+@pytest.fixture(params=[pytest.param("clickhouse", marks=pytest.mark.slow), "sqlite"])
 def engine(request: pytest.FixtureRequest) -> Iterator[SqliteEngine | ClickHouseEngine]:
     made = ENGINES[request.param](request)
     yield made

@@ -22,34 +22,31 @@ def find(store: Store, text: str, **more: object) -> list[tuple[str, str]]:
     return [(hit.span_ref.run_id, hit.part) for hit in store.search(query).hits]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [("call_2", "attrs"), ("searching 2", "log"), ("order 22?", "input"), ("on foot", "output")],
-)
-def test_text_is_found_in_attributes_logs_and_bodies(store: Store, text: str, part: str) -> None:
+def test_text_is_found_in_attributes_logs_and_bodies(store: Store) -> None:
     store.append(make_run(1))
     store.append(make_run(2, request='{"q": "where is order 22?"}', answer="It comes on foot."))
+    parts = {"call_2": "attrs", "searching 2": "log", "order 22?": "input", "on foot": "output"}
 
-    assert find(store, text) == [(run_id_of(2), part)]
-    assert find(store, text, run_id=run_id_of(1)) == []
-    assert find(store, text, expression=True, parts=("attrs",)) == (
-        [(run_id_of(2), "attrs")] if part == "attrs" else []
-    )
+    for text, part in parts.items():
+        assert find(store, text) == [(run_id_of(2), part)]
+        assert find(store, text, run_id=run_id_of(1)) == []
+        assert find(store, text, expression=True, parts=("attrs",)) == (
+            [(run_id_of(2), "attrs")] if part == "attrs" else []
+        )
 
 
-@pytest.mark.parametrize("size", [50, 1_000, 100_000])
-def test_text_is_found_at_its_offset_in_bodies_of_any_size(store: Store, size: int) -> None:
-    body = "é" * size + "needle" + "z" * size
-    store.append(make_run(1, answer=body))
-    query = SearchQuery(re.compile("needle"), ("needle",), False, None, ("bodies",))
+def test_text_is_found_at_its_offset_in_bodies_of_any_size(store: Store) -> None:
+    sizes = [50, 1_000, 100_000]
+    for number, size in enumerate(sizes, 1):
+        body = "é" * size + f"needle{number}" + "z" * size
+        store.append(make_run(number, answer=body))
 
-    (hit,) = store.search(query).hits
-    assert (hit.start_byte, hit.match, hit.span_ref.span_id) == (
-        2 * size,
-        "needle",
-        span_id_of(1, 2),
-    )
+    for number, size in enumerate(sizes, 1):
+        text = f"needle{number}"
+        query = SearchQuery(re.compile(text), (text,), False, None, ("bodies",))
+        (hit,) = store.search(query).hits
+        found = (hit.start_byte, hit.match, hit.span_ref.span_id)
+        assert found == (2 * size, text, span_id_of(number, 2))
 
 
 def test_a_search_continues_at_its_cursor(store: Store) -> None:
@@ -82,21 +79,18 @@ def test_a_user_query_reads_and_never_writes(store: Store) -> None:
     assert store.has_run(run_id_of(1))
 
 
-@pytest.mark.parametrize("size", [0, 1, 399, 400, 5_000, 2_000_000])
-def test_a_body_of_any_size_is_read_exactly_and_in_slices(store: Store, size: int) -> None:
-    body = ("0123456789é" * (size // 10 + 1))[:size]
-    store.append(make_run(1, answer=body))
-    span = store.load_run(run_id_of(1)).spans[1]
-    assert span.output is not None and span.output.id is not None
-    data = body.encode()
+def test_a_body_of_any_size_is_read_exactly_and_in_slices(store: Store) -> None:
+    for number, size in enumerate([0, 1, 399, 400, 5_000, 2_000_000], 1):
+        body = ("0123456789é" * (size // 10 + 1))[:size]
+        store.append(make_run(number, answer=body))
+        output = store.load_run(run_id_of(number)).spans[1].output
+        assert output is not None and output.id is not None
+        data, half = body.encode(), len(body.encode()) // 2
 
-    assert span.output.size_bytes == len(data)
-    assert store.read_body(span.output.id) == data
-    assert (
-        store.read_body(span.output.id, len(data) // 2, len(data) // 2 + 7)
-        == (data[len(data) // 2 : len(data) // 2 + 7])
-    )
-    assert dict(store.read_bodies([span.output.id, 10**9])) == {span.output.id: data}
+        assert output.size_bytes == len(data)
+        assert store.read_body(output.id) == data
+        assert store.read_body(output.id, half, half + 7) == data[half : half + 7]
+        assert dict(store.read_bodies([output.id, 10**9])) == {output.id: data}
 
 
 def test_a_body_that_does_not_exist_is_not_found(store: Store) -> None:
@@ -104,17 +98,21 @@ def test_a_body_that_does_not_exist_is_not_found(store: Store) -> None:
         store.read_body(10**9)
 
 
-@pytest.mark.parametrize("size", [30, 3_000])
-def test_equal_bodies_of_a_run_have_one_id_when_it_is_loaded(store: Store, size: int) -> None:
+def test_equal_bodies_of_a_run_have_one_id_when_it_is_loaded(store: Store) -> None:
     """Checks recognize repeated calls by the ids of their bodies."""
-    same = "x" * size
-    for at in range(2, 6):
-        run, span = run_id_of(1), span_id_of(1, at)
-        opening = SpanOpen(1, writer_of(1), 2 * at, T0, run, span, "agent", "tool", "t", body=same)
-        store.append([opening, SpanClose(1, writer_of(1), 2 * at + 1, T0, run, span, "ok", 1)])
+    run, records = run_id_of(1), []
+    for at in range(2, 8):
+        span, body = span_id_of(1, at), "x" * (30 if at % 2 else 3_000)
+        records += [
+            SpanOpen(1, writer_of(1), 2 * at, T0, run, span, "agent", "tool", "t", body=body),
+            SpanClose(1, writer_of(1), 2 * at + 1, T0, run, span, "ok", 1),
+        ]
+        store.append(records[-2:])
 
-    run_loaded = store.load_run(run_id_of(1))
-    assert len({span.input.id for span in run_loaded.spans if span.input}) == 1
+    inputs = [span.input for span in store.load_run(run).spans if span.input]
+    assert len(inputs) == 6
+    assert {body.size_bytes: body.id for body in inputs}.keys() == {30, 3_000}
+    assert len({body.id for body in inputs}) == 2
 
 
 # --- sums -----------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def validate_run(path: Path) -> Sequence[Problem]:
 
 def validate_profile(path: Path, profile: Profile) -> Iterator[ValidationResult]:
     """Bundle by bundle, by the rules of a profile."""
-    from vestige.formats.artifacts.validate_path import check_path
+    from vestige.formats.artifacts.validate_bundles import check_path
 
     return check_path(path, profile)
 
