@@ -116,7 +116,7 @@ def grade(value: str) -> int:
         return WEAK
     grades = [_grade_identifier(piece) for piece in pieces if piece and not piece.isdigit()]
     if "".join(pieces).isalnum() and max(grades, default=WORD) < STRONG:
-        return WEAK if any(piece.isdigit() for piece in pieces) else max(grades, default=WORD)
+        return WEAK if any(piece.isdigit() for piece in pieces) else max(WORD, *grades)
     return STRONG if len(value) >= 6 else WEAK
 
 
