@@ -383,6 +383,8 @@ FORMS: dict[str, tuple[str, str, str]] = {
         "    'Set-Cookie: Customer=\"WILE_E_COYOTE\"; Path=/acme')\n    self.a(b)\n    self.c(d)\n"
         "    self.e(f)\n    self.g(h)",
         '{"token": "Hi4there", "tokenId": 5, "logProbability": -0.1}',
+        'f"Set it or pass an explicit `credentials=` provider to the client."',
+        '{"CreateCredentialGlobals": ".createcredential"}',
     ],
 )
 def test_a_name_an_address_or_a_sample_stays(text: str) -> None:

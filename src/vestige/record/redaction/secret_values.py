@@ -39,7 +39,7 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 _PLACEHOLDER: Final = (
     r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a"
-    r"|\[?filtered\]?"
+    r"|\[?filtered\]?|\.[a-z_]{6,}"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
     r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token"
     r"|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|fileb?)://?\S*"
