@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers keep two cores busy: tests wait for processes and browsers a third of their time.
 WORKERS := 3
 
-.PHONY: help demo browser test test-fast test-full check format bench docs site dist screenshots clean
+.PHONY: help demo browser services test test-fast test-full check format bench docs site dist screenshots clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/  —/'
@@ -22,7 +22,7 @@ test: $(VENV)/.dev browser  ## the tests that CI runs; PYTEST="..." for more opt
 test-fast: $(VENV)/.dev browser  ## the quick tests
 	$(PYTHON) -m pytest -n $(WORKERS) -m "not slow and not full" $(PYTEST)
 
-test-full: $(VENV)/.dev browser  ## everything, also what takes minutes; lists what could not run, and why
+test-full: $(VENV)/.dev browser services  ## everything, also what takes minutes; lists what could not run, and why
 	$(PYTHON) -m pytest -n $(WORKERS) -rs $(PYTEST)
 
 check: $(VENV)/.dev         ## format, lint, types (Python and web/), import contracts, docs and their site
@@ -59,6 +59,10 @@ clean:           ## remove environments and build results
 # Tests of the viewer use the browser of Debian.
 browser:
 	@test -x /usr/bin/chromium || { apt-get update -q && apt-get install -yq --no-install-recommends chromium; }
+
+# Tests of task queues start a Redis server of their own.
+services:
+	@command -v redis-server >/dev/null || { apt-get update -q && apt-get install -yq --no-install-recommends redis-server; }
 
 # A Debian python3 may come without venv; everything else comes from the package index.
 $(VENV)/.made:

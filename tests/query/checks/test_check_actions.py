@@ -119,6 +119,16 @@ def test_an_answer_that_claims_a_lookup_without_one_is_found(home: Home) -> None
     assert "33149" in found.message
 
 
+def test_research_that_was_claimed_and_not_done_is_found(home: Home) -> None:
+    text = "My research (using our team member web_search) yielded these findings: 33149 yen."
+    with recording(home) as run:
+        called = think(run, request(text=TASK), answer(text=text))
+
+    (found,) = findings(home, answer_evidence.unsupported_answer)
+
+    assert (found.kind, found.cause) == ("answer/no-evidence", called.id)
+
+
 def test_an_answer_from_a_tool_result_is_supported(home: Home) -> None:
     with recording(home) as run:
         think(run, request(text=TASK), answer(call({"city": "Oslo"})))
@@ -154,6 +164,23 @@ def test_data_that_was_made_up_after_a_failed_tool_is_found(home: Home) -> None:
 def test_a_task_that_asks_for_a_simulation_gets_one(home: Home) -> None:
     with recording(home) as run:
         code_step(run, "I simulate it.\n```py\nrun()\n```", task="Simulate 100 dice rolls.")
+
+    assert findings(home, answer_evidence.unsupported_answer) == []
+
+
+def test_an_assumption_of_the_task_is_not_made_up(home: Home) -> None:
+    with recording(home) as run:
+        text = "```py\nask('It is assumed that all have the same age.')\n```"
+        code_step(run, text, task="Assuming the same age, who is taller?")
+
+    assert findings(home, answer_evidence.unsupported_answer) == []
+
+
+def test_an_assumption_about_the_result_of_a_tool_is_not_made_up(home: Home) -> None:
+    with recording(home) as run:
+        text = "```py\ndata = weather()\n# Assume that the list is in a member of it.\n```"
+        think(run, request(text=TASK), answer(call({"city": "Oslo"}), text=text))
+        use(run, error=ValueError("unsupported"))
 
     assert findings(home, answer_evidence.unsupported_answer) == []
 
@@ -234,6 +261,20 @@ def test_a_tool_that_was_used_before_is_not_announced_again(home: Home) -> None:
         think(run, request(result("12 yen"), text=TASK, tools=[SEARCH]), answer(text=text))
 
     assert findings(home, announced_calls.announced_call) == []
+
+
+def test_a_tool_that_code_calls_is_not_only_announced(home: Home) -> None:
+    offered = request(text=TASK, tools=[SEARCH])
+    with recording(home) as run:
+        skipped = "I will use our best tool web_search.\n```py\nprint('searching')\n```"
+        first = think(run, offered, answer(text=skipped))
+        done = "I will use web_search.\n```py\nprint(web_search('price'))\n```"
+        think(run, offered, answer(text=done))
+        think(run, offered, answer(text="Via web_search I know.\n```py\nprint('12 yen')\n```"))
+
+    (found,) = findings(home, announced_calls.announced_call)
+
+    assert found.evidence == [first.id]
 
 
 # --- instructions ---------------------------------------------------------------------------------

@@ -63,6 +63,17 @@ def test_the_model_is_the_cause_if_the_error_is_about_its_arguments(
     assert found.evidence == [producer.id, failed.id]
 
 
+def test_a_search_without_results_had_valid_arguments(home: Home) -> None:
+    with recording(home) as run:
+        producer = think(run, request(), answer(call({"city": "Atlantis"}, "call_1")))
+        use(run, '{"city": "Atlantis"}', "call_1", error=LookupError("No results for Atlantis"))
+
+    (found,) = findings(home, failed_tools.failed_tool)
+
+    assert (found.kind, found.cause) == ("tool/no-results", producer.id)
+    assert "found nothing for the model's query" in found.message
+
+
 def test_the_innermost_cause_of_a_tool_error_is_named(home: Home) -> None:
     error = RuntimeError("tool failed")
     error.__cause__ = ConnectionError("503")

@@ -52,3 +52,21 @@ def _resent(data: st.DataObject, history: list[dict[str, Any]]) -> list[dict[str
     if len(sent) > 3 and data.draw(st.booleans()):
         sent = [sent[0], *sent[-2:]]
     return sent
+
+
+def test_an_answer_in_code_is_not_shown_again_as_the_arguments_of_its_tool() -> None:
+    """Code agents answer by calling a tool in code; the span of that tool has the text again."""
+    text = "\n".join(f"Line {n} of a report that explains the whole result." for n in range(8))
+    run = RunBuilder()
+    step = run.span("step", "Step 1", output=text)
+    code = f'Thought: done.\nCode:\n```py\nfinal_answer("""\n{text}\n""")\n```'
+    run.call(step, [user("Write a report.")], reply(code))
+    run.span("tool", "final_answer", step, input=text, output=text)
+
+    actions = [action for step in run.trajectory().steps for action in step.actions]
+
+    (arguments,) = [
+        action.arguments for action in actions if action.kind != "code" and action.arguments
+    ]
+    (repeated,) = arguments.repeats
+    assert (repeated.begin, repeated.end) == (0, len(text))

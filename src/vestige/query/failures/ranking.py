@@ -29,6 +29,7 @@ _TIERS: Final = (
             "action/",
             "output/rejected",
             "tool/bad-arguments",
+            "tool/no-results",
             "resource/",
             "bad-arguments",
             "unknown-tool",

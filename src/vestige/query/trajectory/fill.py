@@ -226,6 +226,8 @@ class StepFiller:
             if action.call_id:
                 self._actions[family, action.call_id] = action
             if action.arguments is not None:
+                if action.kind != "code" and _has_code(step.actions):
+                    action.arguments.repeats = self._seen.find_repeats(action.arguments.text)
                 if action.steps:  # the sub-agent's prompt repeats its task
                     self._seen.add_lines(action.arguments.text, step.number)
                 self._calls[family, hash(normalize(action.arguments.text))] = action

@@ -26,9 +26,10 @@ NAME_MIN = 5
 
 _INTENT = (
     r"\b(?i:use|using|call|calling|invoke|invoking|ask|asking|query|querying|delegat\w+ to|run|via"
-    r"|with|leverag\w+|consult|request|through|employ\w*)\s+(?:to\s+)?(?:the\s+|our\s+|my\s+|a\s+)?"
-    r"[`'\"*]*(%s)\b(?!\s*\()"
+    r"|with|leverag\w+|consult|request|through|employ\w*)\s+(?:to\s+)?"
+    r"(?:(?:the|our|my|a)\s+(?:[a-z][\w-]*\s+){0,3})?[`'\"*]*(%s)\b(?!\s*\()"
 )
+_CALLED = re.compile(r"\b(\w+)\s*\(")
 _NOT_INTENT = re.compile(
     r"\b(?:could|can|did|does|do|was|were|is|are)(?: ?n[o']t|not)\b|\bcannot\b|\bcan't\b|\bnot\b"
     r"|\b(?:was|were|been|had|failed|unable|tried|attempted|after|since|previous(?:ly)?|earlier"
@@ -46,7 +47,7 @@ _NOT_INTENT = re.compile(
     severity="warning",
     confidence=0.7,
     false_positives="a plan that was changed; a text that explains tools to a user",
-    version=2,
+    version=3,
 )
 def announced_call(evidence: Evidence) -> Iterator[Finding]:
     names = [name for name in find_tool_names(evidence) if len(name) >= NAME_MIN and "_" in name]
@@ -69,10 +70,11 @@ def _find_skipped(evidence: Evidence, intent: re.Pattern[str]) -> Iterator[Findi
                 planned.update((name, action) for name in announced if name not in planned)
                 continue
             called = _called_names(evidence, action)
-            skipped = sorted(name for name in announced if not _is_called(name, action, called))
+            skipped = sorted(announced - called)
             ends = action.is_final or index + 1 == len(actions)
             if skipped and acts and not called:
-                yield _finding(evidence, action, skipped, None, _find_again(actions, index, intent))
+                again = _find_again(evidence, actions[index + 1 :], intent)
+                yield _finding(evidence, action, skipped, None, again)
                 break
             if ends and planned and not _any_called(evidence, actions[: index + 1]):
                 name = next(iter(planned))
@@ -90,25 +92,26 @@ def _find_announced(intent: re.Pattern[str], text: str) -> set[str]:
     return found
 
 
-def _find_again(actions: Sequence[Action], index: int, intent: re.Pattern[str]) -> list[str]:
-    """Return later calls that announce a tool and only have other code."""
-    return [
-        action.call.id
-        for action in actions[index + 1 :]
-        if _find_announced(intent, action.text)
-        and (action.code or action.tools)
-        and not action.tool_names
-        and not action.working_tools
-    ]
-
-
-def _is_called(name: str, action: Action, called: set[str]) -> bool:
-    return name in called or re.search(rf"\b{re.escape(name)}\s*\(", action.code) is not None
+def _find_again(
+    evidence: Evidence, actions: Sequence[Action], intent: re.Pattern[str]
+) -> list[str]:
+    """Return later calls that announce an unused tool and only have other code."""
+    found = []
+    used: set[str] = set()
+    for action in actions:
+        announced = _find_announced(intent, action.text) - used
+        called = _called_names(evidence, action)
+        used |= called
+        if announced and not called and (action.code or action.tools):
+            found.append(action.call.id)
+    return found
 
 
 def _called_names(evidence: Evidence, action: Action) -> set[str]:
-    """Return the tools and agents that ran because of an action, except the final tool."""
+    """Return the tools and agents that an action called, except the final tool."""
     called = {name for name in action.tool_names if not is_final_tool(name)}
+    offered = (name for name in find_tool_names(evidence) if not is_final_tool(name))
+    called.update(set(_CALLED.findall(action.code)).intersection(offered))
     called.update(get_tool_name(tool) for tool in action.working_tools)
     called.update(span.name for span in _agents_inside(evidence, action))
     return called

@@ -28,6 +28,8 @@ from vestige.record.run import SpanInfo
 
 FINDINGS_MAX = 3
 EVIDENCE_MAX = 6
+STEM_LENGTH = 5
+"""Letters that "assume", "assumed" and "assuming" have in common."""
 
 _CLAIM = re.compile(
     r"\b(?:I|we|I've|we've)\b(?: have| had| now)?[^.\n]{0,30}?\b(?:verified|confirmed|checked"
@@ -39,7 +41,8 @@ _CLAIM = re.compile(
     r"|\bbased on (?:the|our|my|an?|publicly|available|reliable|published|extensive|official)\b"
     r"[^.\n]{0,60}\b(?:search|records?|data|sources?|findings?|figures?|reports?|reviews?|results?"
     r"|information|articles?|pages?|investigation|analysis|research)\b"
-    r"|\b(?:search|records?|sources?|reports?|data) (?:shows?|indicates?|confirms?|reveals?)\b",
+    r"|\b(?:search|records?|sources?|reports?|data) (?:shows?|indicates?|confirms?|reveals?)\b"
+    r"|\b(?:my|our) (?:re)?search(?: \([^)\n]*\))? (?:yielded|found|returned|showed|confirmed)\b",
     re.IGNORECASE,
 )
 _MEMORY = re.compile(
@@ -88,7 +91,7 @@ _FINAL_CALL = re.compile(r"(?:final_answer|submit|finish)\s*\((.*)\)", re.DOTALL
     severity="warning",
     confidence=0.7,
     false_positives="a question that needs no data; an agent whose job is to simulate",
-    version=2,
+    version=3,
 )
 def unsupported_answer(evidence: Evidence) -> Iterator[Finding]:
     yield from islice(_find_unsupported(evidence), FINDINGS_MAX)
@@ -159,7 +162,9 @@ def _find_made_up(evidence: Evidence, action: Action) -> str:
     )
     if match is None:
         return ""
-    stem = match[0].split()[0][:6].lower()
+    stem = match[0].split()[0][:STEM_LENGTH].lower()
+    if stem == "assum" and action.working_tools:
+        return ""  # about what the tool returns, not instead of it
     task = get_input(evidence, action.call, with_system=False)
     return "" if stem in task.lower() else match[0]
 
@@ -208,7 +213,7 @@ def _no_evidence_finding(
         cause=action.call.id,
         evidence=[action.call.id],
         message=f'Answer without evidence: the text says "{formatting.single_line(claim[0], 60)}", '
-        f"but no tool ran, and {shown} occurs nowhere before it.",
+        f"but no tool ran, and nothing before it contains {shown}.",
         command=f"vestige body {action.call.short_id} --out --text",
     )
 

@@ -20,6 +20,7 @@ from vestige.query.checks.process.infrastructure import could_not_start
 from vestige.query.checks.requested_calls import get_tool_name, parse_json
 from vestige.query.checks.tools.soft_errors import find_soft_error
 from vestige.query.evidence import Evidence
+from vestige.query.trajectory.actions import simplify_arguments
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
@@ -42,6 +43,11 @@ _ABOUT_ARGUMENTS = re.compile(
 )
 _MISSING = re.compile(
     r"no such file or directory|file ?not ?found|\b404\b.{0,40}not found", re.IGNORECASE
+)
+_NO_RESULTS = re.compile(
+    r"\bno (?:\w+ )?(?:results?|matches|hits|records|documents)\b|\bnothing (?:was )?found\b"
+    r"|\bfound (?:no|0|zero) ",
+    re.IGNORECASE,
 )
 _NOT_ARGUMENTS = re.compile(
     r"connection|timed? ?out|timeout|unreachable|refused|reset by peer|rate.?limit"
@@ -150,7 +156,7 @@ def _failed_finding(evidence: Evidence, group: _Group) -> Finding:
 
 def _arguments_finding(evidence: Evidence, group: _Group, action: Action) -> Finding:
     span = group.spans[0]
-    arguments = formatting.single_line(evidence.input(span) or "", 80)
+    arguments = formatting.single_line(simplify_arguments(evidence.input(span) or ""), 80)
     executes = _EXECUTES.search(get_tool_name(span)) is not None
     calls = dict.fromkeys(each.call.id for each in group.actions if each is not None)
     return make_finding(
@@ -160,16 +166,23 @@ def _arguments_finding(evidence: Evidence, group: _Group, action: Action) -> Fin
         basis="hypothesis",
         cause=action.call.id,
         evidence=[*calls, *(each.id for each in group.spans)][:EVIDENCE_MAX],
-        message=f"The model's code failed in {_name(span)}{_count(group)}: {_format(group.error)}"
-        if executes
-        else f"The model called {_name(span)} with arguments that failed{_count(group)} "
-        f"({arguments}): {_format(group.error)}",
+        message=f"{_describe(span, group, executes, arguments)}: {_format(group.error)}",
     )
 
 
+def _describe(span: SpanInfo, group: _Group, executes: bool, arguments: str) -> str:
+    name, count = _name(span), _count(group)
+    if executes:
+        return f"The model's code failed in {name}{count}"
+    if _NO_RESULTS.search(group.error[:2000]):
+        return f"{name} found nothing for the model's query{count} ({arguments})"
+    return f"The model called {name} with arguments that failed{count} ({arguments})"
+
+
 def _arguments_kind(error: str) -> str:
-    missing = _MISSING.search(error[:2000]) is not None
-    return "resource/missing" if missing else "tool/bad-arguments"
+    if _MISSING.search(error[:2000]):
+        return "resource/missing"
+    return "tool/no-results" if _NO_RESULTS.search(error[:2000]) else "tool/bad-arguments"
 
 
 def find_call_at_fault(evidence: Evidence, span: SpanInfo, error: str) -> SpanInfo | None:
