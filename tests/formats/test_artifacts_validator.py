@@ -116,6 +116,15 @@ def test_debug_bundles_and_agentdbg_runs_are_validated_side_by_side(tmp_path: Pa
     assert [each["valid"] for each in json.loads(damaged.stdout)["checked"]] == [False, True]
 
 
+def test_an_unsafe_path_is_reported_with_its_reason(tmp_path: Path) -> None:
+    bundle = BrokenBundle(tmp_path)
+    bundle.entry("summary.json", path="summary.json/")
+
+    [problem] = [each for each in bundle.problems() if each.rule == "path-unsafe"]
+
+    assert problem.message == '"summary.json/" names a directory.'
+
+
 # --- archives -------------------------------------------------------------------------------------
 
 

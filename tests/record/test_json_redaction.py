@@ -140,3 +140,34 @@ def test_the_rest_of_a_document_stays_byte_for_byte() -> None:
     text = '{ "a" : 1.50,\n "password": "hunter2hunter2",\t"b":"\\u00e9\\/", "c": [ ] }'
 
     assert REDACTOR.text(text) == text.replace("hunter2hunter2", f"hun{MARK}er2")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["curl", "-u", "me:swordfish", "https://h"],
+        ["sshpass", "-p", "swordfish", "ssh", "h"],
+        ["mysql", "-pswordfish", "app"],
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True], ids=["a list", "JSON in a string"])
+def test_a_list_of_arguments_is_read_as_a_command_line(arguments: list[str], nested: bool) -> None:
+    body: object = {"command": arguments}
+    if nested:
+        body = {"arguments": json.dumps(body)}
+    text = json.dumps(body)
+
+    redacted = REDACTOR.text(text)
+
+    assert "swordfish" not in redacted
+    assert REDACTOR.suspicious(text.encode()), "the scanner would not have asked"
+    parsed = json.loads(redacted)
+    parsed = json.loads(parsed["arguments"]) if nested else parsed
+    assert len(parsed["command"]) == len(arguments)
+    assert parsed["command"][0] == arguments[0]
+
+
+def test_a_list_without_a_command_stays() -> None:
+    text = '{"lines": ["- buy milk", "- ask for the token"], "command": ["ls", "-la", "/tmp"]}'
+
+    assert REDACTOR.text(text) == text

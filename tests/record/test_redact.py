@@ -363,6 +363,8 @@ def test_a_long_stream_is_passed_on_before_it_ends() -> None:
         (["--max-tokens", "100"], ["--max-tokens", "100"]),
         (["--token", "--fast"], ["--token", "--fast"]),
         (["psql", "postgres://u:p@h/d"], ["psql", f"postgres://u:{MARK}@h/d"]),
+        (["curl", "-u", "me:swordfish", "h"], ["curl", "-u", f"me:s{MARK}h", "h"]),
+        (["mysql", "-u", "me", "-pswordfish"], ["mysql", "-u", "me", f"-ps{MARK}h"]),
     ],
 )
 def test_a_command_line_keeps_its_shape_and_loses_its_secrets(

@@ -274,6 +274,90 @@ FORMS: dict[str, tuple[str, str, str]] = {
     "an escaped sign": ("password\\u003d{}", SECRET, "page\\u003da1b2c3d4e5"),
     "a here string": ("gh auth login --with-token <<< {}", SECRET, "cat <<< a1b2c3d4e5f6"),
     "redis-server": ("redis-server --requirepass {} --port 1", SECRET, "redis-server --port 6379"),
+    "stdin of a login": (
+        "echo {} | docker login -u b --password-stdin",
+        PASSWORD,
+        "cat token.txt | docker login -u b --password-stdin",
+    ),
+    "cqlsh": ("cqlsh -u c -p {} h", PASSWORD, "cqlsh -u c -p"),
+    "mosquitto": ("mosquitto_pub -h h -P {} -t t", PASSWORD, "mosquitto_pub -h h -p 1883 -t t"),
+    "bcp": ("bcp t out f -U sa -P {}", PASSWORD, "bcp t out f -U sa"),
+    "net user": ("net user bob {} /add", PASSWORD, "net user bob /delete"),
+    "ssh-keygen": ("ssh-keygen -t rsa -N '{}' -f k", PASSWORD, "ssh-keygen -t rsa -N '' -f k"),
+    "poetry": (
+        "poetry config pypi-token.pypi {}",
+        SECRET,
+        "poetry config virtualenvs.in-project true",
+    ),
+    "rclone": ("rclone config create r sftp pass {}", PASSWORD, "rclone config create r sftp"),
+    "PowerShell": (
+        "ConvertTo-SecureString '{}' -AsPlainText",
+        PASSWORD,
+        "ConvertTo-SecureString $value -AsPlainText",
+    ),
+    "network credential": (
+        'new NetworkCredential("b", "{}")',
+        PASSWORD,
+        'new NetworkCredential("b", password)',
+    ),
+    "basic auth": ("BASIC_AUTH=bob:{}", PASSWORD, "basic_auth: enabled"),
+    "websocket protocol": (
+        "Sec-WebSocket-Protocol: openai-insecure-api-key.{}",
+        SECRET,
+        "Sec-WebSocket-Protocol: realtime",
+    ),
+    "SQL, function": (
+        "SET PASSWORD FOR a = PASSWORD('{}')",
+        "wool-" + "plank-4417",
+        "SET PASSWORD FOR a = PASSWORD(?)",
+    ),
+    "keepalived": ("  auth_type PASS\n  auth_pass {}\n", PASSWORD, "auth_pass"),
+    "XML, nested": (
+        "<Password><Value>{}</Value></Password>",
+        PASSWORD,
+        "<Password><Value></Value></Password>",
+    ),
+    "XML, namespace": (
+        '<wsse:Password Type="t">{}</wsse:Password>',
+        PASSWORD,
+        "<wsse:Username>bob</wsse:Username>",
+    ),
+    "set a variable": (
+        'os.Setenv("API_TOKEN", "{}")',
+        SECRET,
+        'os.Setenv("API_URL", "https://h1/x2")',
+    ),
+    "default of a variable": (
+        "'password' => env('DB_PASSWORD', '{}'),",
+        PASSWORD,
+        "'password' => env('DB_PASSWORD'),",
+    ),
+    "typed variable": (
+        'let password: string = "{}";',
+        PASSWORD,
+        "let password: string = read();",
+    ),
+    "typed Python": ('api_key: str = "{}"', SECRET, "api_key: str = field()"),
+    "wrapped value": ('Model(api_key=SecretStr("{}"))', SECRET, "Model(api_key=SecretStr(value))"),
+    "Rust string": ('let api_key = String::from("{}");', SECRET, "let api_key = String::new();"),
+    "whose password": (
+        'password for bob is "{}"',
+        SECRET,
+        "password for bob is missing",
+    ),
+    "an arrow": ("DB password -> {}", SECRET, "password -> String"),
+    "a table": ("| password | {} |", SECRET, "| password | description |"),
+    "an error": (
+        "Incorrect API key provided: {}",
+        made(HEX, 32),
+        "API key provided: none",
+    ),
+    "function key": (
+        "x-functions-key: {}",
+        "8f0c2b1e-7a3d-4c5b-9e6f-1a2b3c4d5e6f",
+        "functions.keys()",
+    ),
+    "letters in mixed case": ("PGPASSWORD={} psql", "kvGioaTzt" + "EitmTwy", "KEYS=sortKeyName"),
     "a token in base64": (
         "x {} y",
         base64.b64encode(
@@ -299,6 +383,8 @@ FORMS: dict[str, tuple[str, str, str]] = {
         "    'Set-Cookie: Customer=\"WILE_E_COYOTE\"; Path=/acme')\n    self.a(b)\n    self.c(d)\n"
         "    self.e(f)\n    self.g(h)",
         '{"token": "Hi4there", "tokenId": 5, "logProbability": -0.1}',
+        'f"Set it or pass an explicit `credentials=` provider to the client."',
+        '{"CreateCredentialGlobals": ".createcredential"}',
     ],
 )
 def test_a_name_an_address_or_a_sample_stays(text: str) -> None:
@@ -336,6 +422,17 @@ def test_a_form_inside_a_json_string_is_masked(name: str, key: str) -> None:
     assert msgspec.json.decode(redacted)["n"] == 1
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["X-Shopify-Access-Token: {}", "Cookie: _ga=GA1.2.1; connect.sid={}", "X-Auth-Token: {}"],
+)
+def test_a_header_line_beside_source_code_is_masked(header: str) -> None:
+    code = "def f(self):\n    return self.a()\n\nimport re\nself.b(1)\nif x:\n    return x.y()\n"
+    secret = "smqa-" + "kvzgd-9648"
+
+    assert secret not in REDACTOR.text(f"{code}\n{header.format(secret)}\n\n{code}")
+
+
 SHAPES: dict[str, tuple[str, str]] = {
     # name: (secret, something that begins in the same way)
     "anthropic": ("sk-" + "ant-api03-" + made(URL, 90), "sk-" + "ant-hill"),
@@ -367,6 +464,18 @@ SHAPES: dict[str, tuple[str, str]] = {
     "linkedin": ("WP" + "L_AP1." + made(ALNUM, 16) + "." + made(ALNUM, 10), "WP" + "L_AP1."),
     "twitch": ("oau" + "th:" + made(string.ascii_lowercase + "7", 30), "oau" + "th:2.0:scope"),
     "newrelic": (made(HEX, 36) + "FFFF" + "NRAL", made(HEX, 36) + "FFFF"),
+    "brave": ("BS" + "A" + made(URL, 28), "BS" + "A-standard"),
+    "dify": ("ap" + "p-" + made(ALNUM, 24), "ap" + "p-navigation-sidebarxxxxx"),
+    "cursor": ("ke" + "y_" + made(HEX, 64), "ke" + "y_value"),
+    "n8n": ("n8" + "n_api_" + made(URL, 40), "n8" + "n_api_key"),
+    "apify": ("api" + "fy_api_" + made(ALNUM, 36), "api" + "fy_api_client"),
+    "google-hmac": ("GO" + "OG1E" + made(UPPER, 55), "GO" + "OG1"),
+    "yandex": ("y" + "0_" + made(URL, 56), "y" + "0_start"),
+    "onesignal": ("os" + "_v2_app_" + made("abc7", 100), "os" + "_v2_app_name"),
+    "paddle": ("pd" + "l_live_apikey_" + made(ALNUM, 26), "pd" + "l_live"),
+    "polar": ("pol" + "ar_oat_" + made(ALNUM, 43), "pol" + "ar_oat_milk"),
+    "stytch": ("sec" + "ret-live-" + made(URL, 36), "sec" + "ret-live-show"),
+    "unkey": ("un" + "key_" + made(ALNUM, 22), "un" + "key_test"),
     "1password": (
         "A" + "3-" + "-".join(made(UPPER, size) for size in (6, 6, 5, 5, 5, 5)),
         "A3-paper",

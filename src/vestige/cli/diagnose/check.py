@@ -124,7 +124,9 @@ def _format_problems(id: str | None, as_json: bool) -> bool:
         click.echo(f"{problem.severity} {problem.rule}: {problem}", err=as_json)
     if len(problems) > PROBLEMS_SHOWN:
         click.echo(f"… {len(problems) - PROBLEMS_SHOWN} more problems", err=as_json)
-    click.echo(f"{name}: {len(problems)} format problems\n", err=as_json)
+    from vestige.query.formatting import pluralize
+
+    click.echo(f"{name}: {pluralize(len(problems), 'format problem')}\n", err=as_json)
     return any(problem.severity == "error" for problem in problems)
 
 

@@ -54,6 +54,7 @@ _OPEN_ENTRY: Final = re.compile(rf"(?:{_SHORT}:\s*+)?{_SHORT}(?::\s*+)?\Z", re.D
 _DEPTH_MAX: Final = 1000
 _PAIRED_LEVELS: Final = 4
 _WORD_MAX: Final = 5
+_ARGUMENT_MAX: Final = 1024
 _NAMES: Final = ("name", "key", "header", "field", "id", "variable")
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -96,7 +97,7 @@ def last_gap(text: str, *, is_last: bool = False) -> int:
 class _Frame:
     """An object or array that is being read."""
 
-    __slots__ = ("is_list", "item", "key", "named", "previous", "value", "word")
+    __slots__ = ("is_list", "item", "key", "named", "previous", "strings", "value", "word")
 
     def __init__(self, is_list: bool, word: str | None) -> None:
         self.is_list = is_list
@@ -105,6 +106,8 @@ class _Frame:
         self.key = ""
         self.previous = ""
         """The previous string, in a list."""
+        self.strings: list[tuple[int, int, str]] = []
+        """The ranges and texts of the strings of a list, which may be a command line."""
         self.item = 0
         self.named: str | None = None
         """The value of `name`, in an object with a name and a value."""
@@ -168,11 +171,13 @@ class DocumentRedaction:
                 closed = self._close()
                 if closed is not None:
                     _redact_named(edits, closed, self._redactor, self._counts)
+                    _redact_command(edits, closed, self._redactor, self._counts)
             else:
                 _redact_number(edits, token, frame, self._redactor, self._counts)
         for frame in self._frames:
             _redact_named(edits, frame, self._redactor, self._counts)
             frame.value = None  # Its offsets are valid in this part only.
+            _redact_command(edits, frame, self._redactor, self._counts)
         return edits.apply()
 
     def skip(self, text: str) -> None:
@@ -247,7 +252,9 @@ def _redact_string(
     value = _decoded(raw)
     previous, frame.previous = frame.previous, value
     frame.item += 1
-    if not frame.is_list:
+    if frame.is_list and len(value) <= _ARGUMENT_MAX:
+        frame.strings.append((low, high, value))
+    elif not frame.is_list:
         lowered = frame.key.lower()
         if lowered in _NAMES and len(value) <= 128:
             frame.named = value
@@ -341,6 +348,20 @@ def _redact_named(edits: _Edits, frame: _Frame, redactor: Redactor, counts: Coun
     if new != value:
         redactor.count(counts, f"key:{word}")
         edits.put(low, high, _encoded(edits.text[low:high], value, redactor.shaped(new, None)))
+
+
+def _redact_command(
+    edits: _Edits, frame: _Frame, redactor: Redactor, counts: Counts | None
+) -> None:
+    """Redact a list of strings that is a command line: `["curl", "-u", "me:x"]`."""
+    strings, frame.strings = frame.strings, []
+    if len(strings) < 2 or not any(value.startswith("-") for _, _, value in strings):
+        return
+    edited = {low for low, _, _ in edits.found}
+    values = [value for _, _, value in strings]
+    for (low, high, value), new in zip(strings, redactor.command(values, counts), strict=True):
+        if new != value and low not in edited:
+            edits.put(low, high, _encoded(edits.text[low:high], value, new))
 
 
 def _redact_number(

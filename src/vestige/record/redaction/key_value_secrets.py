@@ -73,6 +73,11 @@ _CLOSED = re.compile(r"""(?P<q>\\*["'`])[ \t]{0,4}\]?""")
 _ASSIGNS = re.compile(
     r"""\s{0,8}(?:=>|:=|:|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))(?:\s|\\+t){0,8}"""
 )
+_WRAPPED = re.compile(
+    r"""(?:String::from|new String|Some|(?:pydantic\.)?Secret(?:Str|Bytes|String)?(?:::new)?)"""
+    r"""\(\s{0,8}(?=[brBR]{0,2}\\*["'])"""
+)
+"""A call around a value: `api_key=SecretStr("x")`."""
 _NEXT_ITEM = re.compile(r"""\s{0,8},\s{0,8}b?(?=\\*["'])""")
 _VALUE_KEY = re.compile(r"""\\*["'][Vv]alue\\*["']\s{0,8}:\s{0,8}""")
 _VALUE_ATTRIBUTE = re.compile(r"""\s{0,8}[Vv]alue\s{0,2}=\s{0,2}(?=\\*["'])""")
@@ -86,7 +91,10 @@ _FORM_FIELD = re.compile(
     r"""(?:[A-Za-z-]{1,40}: [^\r\n\\]{1,80}(?:\r?\n|\\+r\\+n|\\+n)){0,3}(?:\r?\n|\\+r\\+n|\\+n)"""
     r"(?P<v>[^\r\n\\]{1,4096})"
 )
-_ELEMENT = re.compile(r"""(?:\\*["'][^<>]{0,80}|\s[^<>]{0,80})?>\s{0,8}(?P<v>[^<>]{1,4096})</""")
+_ELEMENT = re.compile(
+    r"""(?:\\*["'][^<>]{0,80}|\s[^<>]{0,80})?>\s{0,8}(?:<Value>)?(?P<v>[^<>]{1,4096})</"""
+)
+_ELEMENT_OPENS = re.compile(r"<(?:[\w-]{1,32}:)?\Z")
 _IN_TYPE = re.compile(r"""<input\b[^<>]{0,64}type=\\*["']\Z""")
 _PLIST = re.compile(r"</key>\s{0,16}<string>(?P<v>[^<>]{1,4096})<")
 _DEFAULT = re.compile(r"""\\*"\s{0,4}\{[^{}]{0,300}?\bdefault\s{0,8}=\s{0,4}(?=\\*")""")
@@ -94,10 +102,11 @@ _NEXT_WORD = re.compile(r"""[ \t]{1,4}(?P<v>[^\s"'\\]{1,256})""")
 _SQL = re.compile(r"(?i)\b(?:role|user|with|encrypted)\b")
 """Before the password in `CREATE ROLE a PASSWORD 'x'`."""
 _STATED = re.compile(
-    r"""[ \t](?:is|was|will be)[ \t]?:?[ \t\n]{1,4}[`"'(\[]{0,3}"""
+    r"""(?:[ \t]for[ \t][\w.@-]{1,64})?[ \t](?:is|was|will be|provided|->|\|)[ \t]?:?"""
+    r"""[ \t\n]{1,4}[`"'(\[]{0,3}"""
     r"""(?P<v>[^\s`"'()\[\]\\<>]{6,256})"""
 )
-"""A sentence that states a secret: `the password is x`."""
+"""A sentence that states a secret: `the password is x`, a row of a table: `| password | x |`."""
 _BESIDE = re.compile(
     r"""[ \t](?P<v>(?=[^\s]{0,64}[0-9])(?=[^\s]{0,64}[A-Za-z])(?=[^\s]{0,64}[a-z!@#$%^&*])"""
     r"""[^\s`"'()\[\]\\<>{},;:]{8,128})(?![\w(])"""
@@ -110,6 +119,10 @@ _NETRC = re.compile(
     r"\b(?:login|machine|default|account)(?:\s+(?!and\b|or\b)[^\s\\]+)?(?:\s|\\n)+\Z"
 )
 _MACHINE = re.compile(r"\b(?:machine|default|host)\b|\A\s*login\b|\n\s*login\b")
+_SETS_VALUE = re.compile(
+    r"(?i)(?:define ?|set_?default|(?:set|put|get)?env|environ\.get|env\.fetch)\(\s*\Z"
+)
+"""A call with a name and a value: `define("DB_PASSWORD", "x")`, `os.Setenv("API_TOKEN", "x")`."""
 _ARN = re.compile(r"\barn:aws[a-z-]*:[\w:-]*\Z")
 _NUMBER = re.compile(r"-?[0-9][0-9.]*+(?![\w.])")
 _CONTAINER_OPENS = re.compile(r"""[\[{]\s{0,64}(?=\\*["'{\[])""")
@@ -209,7 +222,8 @@ def _find_values(context: KeyContext) -> Iterator[Hit]:
     if assigns is None:
         yield from _find_unassigned(context, closed)
         return
-    at = assigns.end()
+    wrapped = _WRAPPED.match(text, assigns.end())
+    at = wrapped.end() if wrapped else assigns.end()
     lowest = WEAK if context.is_code else CODE
     if opens := OPENS.match(text, at):
         if context.word == "token" and is_token_choice(text, opens):
@@ -249,7 +263,7 @@ def _find_unassigned(context: KeyContext, closed: re.Match[str] | None) -> Itera
             yield _strip_element(context, element)
         elif value := _VALUE_LINE.match(text, end):
             yield from find_line_value(context, value.end(), CODE)
-    elif before.endswith("<") and (element := _ELEMENT.match(text, end)):
+    elif _ELEMENT_OPENS.search(before) and (element := _ELEMENT.match(text, end)):
         yield _strip_element(context, element, WORD if context.is_code else CODE)
     elif before.endswith("<key>") and (element := _PLIST.match(text, end)):
         yield _strip_element(context, element)
@@ -334,7 +348,7 @@ def _second_of_pair(context: KeyContext, after: int) -> int | None:
     if named:
         return named.end()
     before = text[max(0, context.start - 24) : context.start].rstrip("\"'\\b")
-    if before.rstrip().endswith(("define(", "define (")):
+    if _SETS_VALUE.search(before):
         return comma.end()
     opens = OPENS.match(text, comma.end())
     if opens is None:

@@ -92,7 +92,7 @@ COMPOUND_ENDS: Final = (
 
 KEY_OWNERS: Final = _set(
     "api access private secret session signing encryption decryption master account subscription "
-    "auth ssh storage admin webhook preshared shared hmac deploy license licence"
+    "auth ssh storage admin webhook preshared shared hmac deploy license licence functions"
 )
 """Words before `key` or `keys` in a secret's key. `key` alone is not enough."""
 

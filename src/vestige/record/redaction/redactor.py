@@ -402,9 +402,30 @@ class Redactor:
         """Redact a command line: `--token x`, `--token=x`, `KEY=x`, and text in arguments."""
         cleaned: list[str] = []
         previous = ""
-        for argument in arguments:
-            cleaned.append(self._argument(argument, previous))
+        for argument, by_others in zip(arguments, self.command(arguments), strict=True):
+            redacted = self._argument(argument, previous)
+            cleaned.append(by_others if redacted == argument else redacted)
             previous = argument
+        return cleaned
+
+    def command(self, arguments: Sequence[str], counts: Counts | None = None) -> list[str]:
+        """Redact the arguments whose secrets the other arguments show: `curl -u me:x`."""
+        from vestige.record.redaction.secret_patterns import Hit
+
+        hits = [hit for hit in self.find(" ".join(arguments)) if hit.new is not None]
+        if not hits:
+            return list(arguments)
+        cleaned: list[str] = []
+        start = 0
+        for argument in arguments:
+            end = start + len(argument)
+            inside = [
+                Hit(0, hit.low - start, hit.high - start, hit.new, hit.rule)
+                for hit in hits
+                if start <= hit.low and hit.high <= end
+            ]
+            cleaned.append(replace_hits(argument, inside, counts) if inside else argument)
+            start = end + 1
         return cleaned
 
     def _argument(self, argument: str, previous: str) -> str:

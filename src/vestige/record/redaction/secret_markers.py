@@ -84,6 +84,7 @@ _DOUBTFUL_CAMEL_LITERALS = tuple(
     for end in (b"Key", b"Pat", b"Pw")
     for sign in (b'"', b"\\", b"'", b"=", b":", b">", b" ")
 )
+_ARGUMENT_LIST = rb'",[ ]?\\{0,15}"-'
 _CONTEXTS = ((b"token", _TOKEN), (b"jwt", _JWT), (b"psk", _PSK), (b"pwd", _PWD))
 
 
@@ -104,6 +105,8 @@ def all_markers() -> Iterator[Marker]:
     # The content of a body in base64 cannot be seen in the line, so it is always searched.
     yield literal_marker('"encoding":"base64"')
     yield literal_marker('"base64:')
+    # A list of arguments: ["curl", "-u", "me:x"].
+    yield Marker(b'"-', _ARGUMENT_LIST)
     for fragment in base64_fragments():
         spelled = fragment.encode()
         yield Marker(spelled.lower(), re.escape(spelled), spelled)

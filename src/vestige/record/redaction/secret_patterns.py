@@ -288,7 +288,7 @@ _TEXTUAL: Final = (
         r"|\*):[\w*.-]{1,64}:[\w*.-]{1,64}:"
         r"(?P<secret>[^\s:\"'\\]{4,128})(?=$|\s|\\|[\"'])",
         None,
-        _is_graded,
+        _is_password,
     ),
     Rule(
         "curl-user",
@@ -335,7 +335,7 @@ _TEXTUAL: Final = (
         r"|snmp-server community[ \t]{1,4})"
         rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\$<{{-][^\s\"'\\]{{3,128}})",
         None,
-        _is_graded,
+        _is_password,
     ),
     Rule(
         "shell-variable",
@@ -345,7 +345,7 @@ _TEXTUAL: Final = (
         r"|PRIVATE_KEY)[ \t]{1,4}"
         rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\$<{{=-][^\s\"'\\]{{3,512}})",
         r"(?:setenv|setx|set -[gUx]{1,3}|ENV)(?: |\\t){1,4}[A-Z0-9_]{4}",
-        _is_graded,
+        _is_password,
     ),
     Rule(
         "bundler",
@@ -388,11 +388,12 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "directive",
-        ("requirepass", "masterauth", "bindpw", "rootpw"),
-        r"(?:(?<![\w.])|(?<=\\[nrt]))(?:requirepass|masterauth|(?:olc)?rootpw|bindpw)[ \t]{1,8}"
+        ("requirepass", "masterauth", "bindpw", "bind_pw", "rootpw", "auth_pass"),
+        r"(?:(?<![\w.])|(?<=\\[nrt]))(?:requirepass|masterauth|(?:olc)?rootpw|bind_?pw|auth_pass)"
+        r"[ \t]{1,8}"
         rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\:=$<]{{4,256}})",
         None,
-        _is_graded,
+        _is_password,
     ),
     Rule(
         "auth-user-pass",
@@ -417,6 +418,9 @@ _CHECKS: Final = {
     "resend": _is_strong,
     "voyage": _is_strong,
     "mem0": _is_strong,
+    "brave": _is_strong,
+    "dify": _is_strong,
+    "composio": _is_strong,
     "modal": _is_strong,
     "gocardless": _is_strong,
     "yandex-static": _is_strong,

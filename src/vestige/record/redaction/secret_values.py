@@ -39,7 +39,7 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 _PLACEHOLDER: Final = (
     r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a"
-    r"|\[?filtered\]?"
+    r"|\[?filtered\]?|\.[a-z_]{6,}"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
     r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token"
     r"|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|fileb?)://?\S*"
@@ -116,7 +116,7 @@ def grade(value: str) -> int:
         return WEAK
     grades = [_grade_identifier(piece) for piece in pieces if piece and not piece.isdigit()]
     if "".join(pieces).isalnum() and max(grades, default=WORD) < STRONG:
-        return WEAK if any(piece.isdigit() for piece in pieces) else max(grades, default=WORD)
+        return WEAK if any(piece.isdigit() for piece in pieces) else max(WORD, *grades)
     return STRONG if len(value) >= 6 else WEAK
 
 

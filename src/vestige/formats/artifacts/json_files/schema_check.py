@@ -110,7 +110,7 @@ def _scalar(value: Any, schema: Schema, pointer: str) -> Iterator[Fault]:
         yield Fault(pointer, rule, f"{value} is below {schema['minimum']}.")
     elif "pattern" in schema and re.search(schema["pattern"], value) is None:
         why = (
-            constants.fault_of_path(value)
+            constants.fault_of_path(value) or "names a directory"
             if rule == "path-unsafe"
             else "is not 64 lowercase hex digits"
         )

@@ -57,8 +57,8 @@ COMMANDS: Final = (
     ("cli-archive", ("7z ", "7za ", "7zr "), rf"\b7z[ar]?\b{_ARGUMENTS}[ \t]-p(?=\S){_VALUE}"),
     (
         "cli-database",
-        ("sqlcmd ",),
-        rf"\bsqlcmd\b{_ARGUMENTS}[ \t]-P[ \t]{{0,4}}{_VALUE}",
+        ("sqlcmd ", "bcp "),
+        rf"\b(?:sqlcmd|bcp)\b{_ARGUMENTS}[ \t]-P[ \t]{{0,4}}{_VALUE}",
     ),
     (
         "cli-database",
@@ -91,7 +91,8 @@ COMMANDS: Final = (
     (
         "cli-account",
         ("chpasswd",),
-        rf"\becho[ \t]{{1,4}}(?:{_QUOTE})?[\w.-]{{1,64}}:(?P<secret>[^\s\"'\\$|]{{4,128}})"
+        rf"\becho[ \t]{{1,4}}(?:{_QUOTE})?[\w.-]{{1,64}}:"
+        rf"(?P<secret>[^\s\"'\\$|][^\s\"'\\|]{{3,128}})"
         rf"(?:{_QUOTE})?[ \t]{{0,4}}\|[ \t]{{0,4}}(?:sudo[ \t]{{1,4}})?chpasswd",
     ),
     (
@@ -101,9 +102,33 @@ COMMANDS: Final = (
         r"[ \t]{0,4}\|[ \t]{0,4}sudo[ \t]{1,4}-\w{0,4}S",
     ),
     (
+        "cli-account",
+        ("net user ",),
+        r"\bnet user[ \t]{1,4}[\w.$-]{1,64}[ \t]{1,4}"
+        r"(?P<secret>[^\s\"'\\$<{/*-][^\s\"'\\]{3,128})",
+    ),
+    (
+        "cli-key",
+        ("ssh-keygen ",),
+        rf"\bssh-keygen\b{_ARGUMENTS}[ \t]-[NP][ \t]{{1,4}}{_VALUE}",
+    ),
+    (
         "cli-login",
         ("vault login ",),
         rf"\bvault login[ \t]{{1,4}}(?:-[\w=-]{{1,40}}[ \t]{{1,4}}){{0,3}}(?:token=)?{_VALUE}",
+    ),
+    (
+        "cli-login",
+        ("--password-stdin",),
+        rf"\b(?:echo|printf)[ \t]{{1,4}}(?:-n[ \t]{{1,4}})?(?:{_QUOTE})?"
+        rf"(?P<secret>[^\s\"'\\$|][^\s\"'\\|]{{3,512}})(?:{_QUOTE})?[ \t]{{0,4}}\|[^\n]{{1,160}}?"
+        r"--password-stdin",
+    ),
+    ("cli-login", ("cqlsh ",), rf"\bcqlsh\b{_ARGUMENTS}[ \t]-p[ \t]{{0,4}}{_VALUE}"),
+    (
+        "cli-login",
+        ("mosquitto_",),
+        rf"\bmosquitto_(?:pub|sub|rr)\b{_ARGUMENTS}[ \t]-P[ \t]{{1,4}}{_VALUE}",
     ),
     ("cli-login", ("twine upload ",), rf"\btwine upload\b{_ARGUMENTS}[ \t]-p[ \t]{{1,4}}{_VALUE}"),
     (
@@ -136,9 +161,46 @@ COMMANDS: Final = (
         rf"|npmAuthToken)[ \t=]{{1,4}}{_VALUE}",
     ),
     (
+        "cli-setting",
+        ("poetry config ",),
+        rf"\bpoetry config[ \t]{{1,4}}(?:--\w{{1,16}}[ \t]{{1,4}})?(?:pypi-token\.\S{{1,64}}"
+        rf"|http-basic\.\S{{1,64}}[ \t]{{1,4}}\S{{1,64}})[ \t]{{1,4}}{_VALUE}",
+    ),
+    (
+        "cli-setting",
+        ("rclone config ",),
+        r"\brclone config (?:create|update|password)\b[^\n|;&\\]{0,160}?"
+        r"[ \t]pass[ \t=]{1,4}"
+        rf"{_VALUE}",
+    ),
+    (
+        "secure-string",
+        ("ConvertTo-SecureString ",),
+        rf"ConvertTo-SecureString[ \t]{{1,4}}(?:-String[ \t]{{1,4}})?{_QUOTE}"
+        r"(?P<secret>[^\"'\\\n$][^\"'\\\n]{3,256})",
+    ),
+    (
         "basic-auth",
-        ("BasicAuth(", "DigestAuth(", "auth=("),
-        rf"(?:(?:Basic|Digest)Auth\(|\bauth=\()\s{{0,8}}(?:\w{{1,16}}=)?{_QUOTE}"
+        ("BASIC_AUTH", "basic_auth", "basic-auth", "basicAuth"),
+        rf"(?i:basic[_-]?auth(?:_credentials)?)[\"'\\]{{0,4}}[ \t]{{0,4}}[:=][ \t]{{0,4}}"
+        rf"(?:{_QUOTE})?"
+        r"[\w.@-]{1,64}:(?P<secret>[^\s\"'\\:/$<{][^\s\"'\\:]{3,128})",
+    ),
+    (
+        "websocket-key",
+        ("-insecure-api-key.",),
+        r"-insecure-api-key\.(?P<secret>[\w.~+/=-]{8,512})",
+    ),
+    (
+        "sql-password",
+        ("PASSWORD(",),
+        rf"=\s{{0,4}}PASSWORD\(\s{{0,4}}{_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}}){_QUOTE}",
+    ),
+    (
+        "basic-auth",
+        ("BasicAuth(", "DigestAuth(", "NetworkCredential(", "auth=("),
+        r"(?:(?:Basic|Digest)Auth\(|NetworkCredential\(|\bauth=\()\s{0,8}"
+        rf"(?:\w{{1,16}}=)?{_QUOTE}"
         rf"[^\"'\\\n]{{1,128}}{_QUOTE}\s{{0,4}},\s{{0,8}}(?:\w{{1,16}}=)?{_QUOTE}"
         r"(?P<secret>[^\"'\\\n]{4,256})",
     ),

@@ -9,9 +9,11 @@ from vestige.record.redaction.secret_values import (
     CODE,
     STRONG,
     WEAK,
+    WORD,
     grade,
     is_code_around,
     is_example,
+    is_mixed_letters,
     is_placeholder,
     is_template,
 )
@@ -28,6 +30,10 @@ _EXPRESSION = re.compile(r"\(\?[:=!<P]|\][+*]|\[\^|[a-z0-9]-[a-z0-9][^\]]{0,40}\
 
 _PART = 1024
 """Characters that are classified together as source code or not."""
+
+_MIXED_MIN = 14
+"""Letters of a random text in mixed case. Shorter ones may be names: `newDbCfgPass`."""
+_PASSWORDS = {"password", "passwd", "passphrase", "passcode", "pwd"}
 
 CONTAINERS = {"cookie", "cookies", "credential", "credentials", "secret", "secrets"}
 DESCRIBING = {
@@ -171,7 +177,13 @@ class KeyContext:
             return False
         if self.key.lower().endswith("pwd") and value.startswith(("/", "~")):
             return False  # a shell's PWD is the current folder, not a password
-        return grade(value) >= lowest and not self._is_its_key(value)
+        if self._is_its_key(value):
+            return False
+        # A configuration has no variables, so letters in mixed case are random there.
+        is_setting = lowest == WORD or (lowest == WEAK and self.word in _PASSWORDS)
+        return grade(value) >= lowest or (
+            is_setting and len(value) >= _MIXED_MIN and not self.is_code and is_mixed_letters(value)
+        )
 
     def _is_its_key(self, value: str) -> bool:
         """Return whether a bare value repeats its key, as a variable does: `api_key=api_key`."""

@@ -20,7 +20,10 @@ _COLON = re.compile(r"\s{0,8}:")
 
 def is_closing_quote(text: str, opens: re.Match[str]) -> bool:
     """Return whether a quote after `password:` ends the key's string: `"Password: ", "next"`."""
-    return _CLOSING.match(text, opens.end()) is not None and opens["q"] != "`"
+    if opens["q"] == "`":
+        # Markdown: "pass `token=` to the client". A value hardly begins with a space or a sign.
+        return text[opens.end() : opens.end() + 1] in " \t\n.,;:)"
+    return _CLOSING.match(text, opens.end()) is not None
 
 
 def find_quoted(context: KeyContext, at: int, lowest: int) -> Iterator[Hit]:

@@ -38,6 +38,9 @@ _TYPE = re.compile(
     r"final|literal|sequence|mapping|readonly|unset|undefined)\b(?![-+/=0-9])"
 )
 
+_TYPED = re.compile(r"""[\w.\[\]|&?<> ]{1,48}?\s{0,4}=\s{0,4}(?=[brBR]{0,2}\\*["'])""")
+"""A type and an equals sign before a quoted value: `password: str = "x"`."""
+
 
 def find_unquoted(context: KeyContext, assigns: re.Match[str]) -> Iterator[Hit]:
     text, at = context.text, assigns.end()
@@ -82,6 +85,9 @@ def find_unquoted(context: KeyContext, assigns: re.Match[str]) -> Iterator[Hit]:
 def _find_after_colon(context: KeyContext, at: int, sign: str) -> Iterator[Hit]:
     """Yield the value of `password: x`, which is a line of YAML or a sentence."""
     text = context.text
+    if typed := _TYPED.match(text, at):
+        yield from find_quoted(context, typed.end(), WEAK if context.is_code else CODE)
+        return
     if text.startswith("!!binary ", at):
         at += len("!!binary ")
     value = _BARE.match(text, at)
@@ -155,7 +161,11 @@ def _find_header(context: KeyContext, low: int) -> Iterator[Hit]:
         if cookie is None or is_template(cookie["v"]):
             return
         content = cookie["v"].strip("\"'\\")
-        if context.is_code and (len(content) < 12 or grade(content) < STRONG):
+        if context.begins_line:
+            is_known = len(content) >= 4
+        else:
+            is_known = len(content) >= 12 and grade(content) == STRONG
+        if context.is_code and not is_known:
             return
         if value := _HEADER_VALUE.match(text, low):
             yield context.hit(low, low + len(value[0].rstrip()))
@@ -178,7 +188,10 @@ def _find_header(context: KeyContext, low: int) -> Iterator[Hit]:
         return
     if (word := _ONE_WORD.match(text, low)) and _CALL.match(word[0]) is None:
         lowest = WEAK if "authorization" in name else CODE
-        yield context.hit(*word.span(), STRONG if context.is_code else lowest)
+        if context.is_code:
+            # At the start of a line it is a header of a request beside the code.
+            lowest = WEAK if context.begins_line else STRONG
+        yield context.hit(*word.span(), lowest)
     elif (word := _BARE.match(text, low)) and len(word[0]) >= _SENTENCE_MIN:
         # In a sentence: `X-Api-Key: x was rejected`.
         yield context.hit(*word.span(), STRONG)
