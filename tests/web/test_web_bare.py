@@ -21,10 +21,15 @@ NUMBERS = (
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home: Path = tmp_path_factory.mktemp("bare") / "home"
-    with vestige.Recorder(home) as recorder, recorder.run("agent") as run:
-        run.span("basket", type="state").end()
-        run.span("plan", attributes={"goal": "ship"}).end()
-        run.span("mail", type="state", body=">" * 15_000 + " quoted").end()
+    with vestige.Recorder(home) as recorder:
+        with recorder.run("calls") as run:
+            for number in range(12):
+                run.span(f"look {number}", attributes={"app": "shop"}).end()
+            run.span("m2", type="llm", attributes={"model": "m2", "app": "shop"}).end()
+        with recorder.run("agent") as run:
+            run.span("basket", type="state").end()
+            run.span("plan", attributes={"goal": "ship"}).end()
+            run.span("mail", type="state", body=">" * 15_000 + " quoted").end()
     with served(home) as address:
         yield address
 
@@ -71,3 +76,16 @@ def test_more_rows_are_those_of_the_query_that_is_shown(page: Page) -> None:
     foot.get_by_role("button", name="More").click()
 
     expect(foot).to_contain_text("300 rows", timeout=15_000)
+
+
+def test_a_model_call_without_bodies_shows_its_own_attributes(page: Page) -> None:
+    """Its messages are not requested, and what every span has is folded."""
+    page.get_by_role("link", name="calls", exact=True).click()
+    page.get_by_role("tab", name="Tree").click()
+    page.get_by_role("treeitem").filter(has_text="m2").click()
+    attributes = page.get_by_role("region", name="Attributes")
+
+    expect(attributes.get_by_role("cell", name="m2").first).to_be_visible()
+    expect(attributes.get_by_role("cell", name="shop")).to_be_hidden()
+    attributes.get_by_text("On every span (1)").click()
+    expect(attributes.get_by_role("cell", name="shop")).to_be_visible()

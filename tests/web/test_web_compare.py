@@ -64,12 +64,12 @@ def test_equal_stretches_are_folded_and_open(page: Page) -> None:
     expect(lines.filter(has_text="search_flights")).to_have_count(0)
 
 
-def test_sums_are_held_against_each_other_and_both_sides_open(page: Page) -> None:
+def test_totals_are_compared_and_both_sides_open(page: Page) -> None:
     """j and k go from difference to difference; a side opens as the run it is of."""
     compare(page)
     both = page.get_by_role("region", name="Both runs")
     expect(both.get_by_role("row", name="Spans 14 13 -7.1 %")).to_be_visible()
-    expect(both.get_by_role("row", name="Outcome ok error", exact=True)).to_be_visible()
+    expect(both.get_by_role("row", name="Outcome Succeeded Failed", exact=True)).to_be_visible()
     page.keyboard.press("j")
     pane = page.get_by_role("region", name="Selected difference")
     expect(pane).to_contain_text("Different result")

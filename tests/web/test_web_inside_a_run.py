@@ -134,7 +134,6 @@ def test_a_note_typed_by_keyboard_is_saved_with_author_and_tag_and_marked_in_the
     browser: Browser, url: str
 ) -> None:
     with visit(browser, url + "#/run/r19?span=s2") as page:
-        page.get_by_role("tab", name="Attributes").click()
         page.get_by_role("button", name="Add a note").click()
         page.keyboard.type("the rate is from 2019")
         page.get_by_role("button", name="#culprit").click()
@@ -148,6 +147,21 @@ def test_a_note_typed_by_keyboard_is_saved_with_author_and_tag_and_marked_in_the
         row = page.get_by_role("row").filter(has=page.get_by_text("r19", exact=True))
         expect(row.locator(".note-mark")).to_be_visible()
         expect(page.get_by_role("status", name="Totals")).to_contain_text("1 run")
+
+
+def test_keys_add_a_note_and_lead_to_the_runs_before_and_after(browser: Browser, url: str) -> None:
+    with visit(browser, url + "#/run/r19?span=s2") as page:
+        links = page.get_by_role("navigation", name="Earlier and later runs").get_by_role("link")
+        expect(links).to_have_count(2)
+        page.keyboard.press("m")
+        expect(page.get_by_role("textbox", name="Note on s2")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("textbox", name="Note on s2")).to_have_count(0)
+        page.keyboard.press("]")
+        page.wait_for_url(re.compile("#/run/r2[01]"))
+        expect(links).to_have_count(2)
+        page.keyboard.press("[")
+        page.wait_for_url(re.compile("#/run/r19"))
 
 
 def test_the_timeline_zooms_measures_and_folds_into_a_flame(browser: Browser, url: str) -> None:

@@ -180,6 +180,8 @@ export interface OverviewData {
   not_applicable: string[];
   cost_usd: number | null;
   good_run: RunRow | null;
+  /** Attributes that nearly all spans have with the same value. */
+  common_attributes: Record<string, string | number | boolean>;
   stamps: string[];
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { bytes, cost, duration, short, visible } from "../src/parts/format";
+import { bytes, cost, duration, short, upTo, visible } from "../src/parts/format";
 
 describe("numbers for people", () => {
   test.each([
@@ -7,8 +7,10 @@ describe("numbers for people", () => {
     [512, "512 µs"],
     [27_000, "27 ms"],
     [6_640_000, "6.64 s"],
-    [187_000_000, "3 m 7 s"],
-    [7_260_000_000, "2 h 1 m"],
+    [187_000_000, "3 min 7 s"],
+    [7_260_000_000, "2 h 1 min"],
+    [999_700, "1.00 s"],
+    [59_970_000, "1 min 0 s"],
   ])("%d µs is %s", (us, text) => {
     expect(duration(us)).toBe(text);
   });
@@ -28,4 +30,8 @@ describe("numbers for people", () => {
 
 test("characters that hide or turn text become visible; line breaks and tabs stay", () => {
   expect(visible("a\u202Eb\u200B\u0000\tc\n")).toBe("a⟨U+202E⟩b⟨U+200B⟩⟨U+0000⟩\tc\n");
+});
+
+test("a bound below the precision of durations is named as one", () => {
+  expect([upTo(null), upTo(0.000_1), upTo(167.8)]).toEqual(["–", "< 0.1 ms", "≤ 168 ms"]);
 });

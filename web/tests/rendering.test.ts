@@ -4,7 +4,14 @@ import { parseCsv } from "../src/parts/csv";
 import { guessLanguage, highlight, piecesByLine } from "../src/parts/highlight";
 import { imageType } from "../src/parts/image";
 import { pathOf } from "../src/parts/json-path";
-import { diffTone, ExactNumber, isDiff, kindOf, parseJson } from "../src/parts/text-kind";
+import {
+  diffTone,
+  ExactNumber,
+  isDiff,
+  isPythonName,
+  kindOf,
+  parseJson,
+} from "../src/parts/text-kind";
 
 const CODE = 'def f(x):  # note\n    return "a\\"b" + str(1.5)\n';
 
@@ -105,4 +112,8 @@ test("cells of CSV may contain separators, quotes and line breaks", () => {
 test("pictures are known by their bytes; SVG is not one", () => {
   expect(imageType(Uint8Array.of(0x89, 0x50, 0x4e, 0x47))).toBe("image/png");
   expect(imageType(new TextEncoder().encode("<svg onload=alert(1)>"))).toBeNull();
+});
+
+test("names of Python are not emphasis", () => {
+  expect(["__init__", "__bold text__", "**init**"].map(isPythonName)).toEqual([true, false, false]);
 });

@@ -57,6 +57,10 @@ class Evidence:
         self._beside: dict[str, dict[str | None, list[SpanInfo]]] = {}
         self._made: dict[Callable[[Evidence], Any], Any] = {}
 
+    def add_related(self, conversation: Sequence[RunInfo], read_facts: ReadFacts) -> None:
+        """Add the other runs that checks compare this one with."""
+        self.conversation, self._read_facts = conversation, read_facts
+
     def part(self, run: Run, case: str | None = None) -> Evidence:
         """Return the evidence of a part of the run, such as a test case, with shared bodies."""
         part = Evidence(

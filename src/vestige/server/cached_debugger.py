@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
-from vestige.query.failures.check import CheckReport
+from vestige.query.failures.check import CheckReport, examine
 from vestige.query.ids.resolve import Target, Want, states_by_index
 from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import Store
@@ -47,4 +47,5 @@ class CachedDebugger(Debugger):
         return self._cached_run_checks(run.info.id)
 
     def _run_checks(self, run_id: str) -> CheckReport:
-        return super()._examine(self._open_run(run_id).run)
+        opened = self._open_run(run_id)
+        return examine(self.store, opened.run, self._keep, opened)

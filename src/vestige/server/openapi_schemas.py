@@ -24,6 +24,7 @@ SHAPES: dict[str, dict[str, str]] = {
     "overview": {
         "run": "object", "types": "object", "findings": "array", "passed": "array",
         "cost_usd": "number?", "good_run": "object?", "stamps": "array",
+        "common_attributes": "object",
     },
     "check": {
         "run_id": "string",

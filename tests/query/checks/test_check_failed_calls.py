@@ -58,6 +58,19 @@ def test_a_call_that_failed_for_good_is_named_in_a_run_that_failed(
     assert "no such luck" in found.message
 
 
+def test_the_providers_message_comes_before_the_classes_of_the_client(home: Home) -> None:
+    body = '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+    with recording(home) as run:
+        message = f"litellm.InternalServerError: AnthropicError - {body}"
+        ask(run, "plan", "error", error__type="InternalServerError", error__message=message)
+        run.end(status="error")
+
+    (found,) = findings(home, failed_calls.failed_call)
+
+    assert found.kind == "call/overloaded"
+    assert found.message == "The provider was overloaded: Overloaded (InternalServerError)"
+
+
 @pytest.mark.parametrize(
     ("again", "found"), [("answer", []), ("other", ["hint"]), (None, ["warning"])]
 )

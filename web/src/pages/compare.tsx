@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
-import { Status } from "../parts/badges";
+import { outcomeWord, Status } from "../parts/badges";
 import { cost, count, durationMs, moment, oneLine } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { Split } from "../parts/split";
@@ -151,6 +151,12 @@ function markTitle(mark: string, a: string, b: string): string {
   return mark === "-" ? `Only in ${a}` : "Different";
 }
 
+/** What differs in a row, for example `Different result`. */
+function difference(row: DiffRow, a: string, b: string): string {
+  const title = markTitle(row.mark, a, b);
+  return row.mark === "~" && row.class ? `${title} ${row.class}` : title;
+}
+
 interface Line {
   row: number;
   /** Position inside an unfolded group of identical steps. */
@@ -260,9 +266,9 @@ function Pair({
       </div>
       <Half step={line.b} content={line.inside === null ? row.b_content : null} style={indent} />
       <div class="class">
-        {row.class && line.inside === null && (
+        {row.mark !== "=" && line.inside === null && (
           <span class={`badge ${isFirst ? "bad" : "warn"}`}>
-            {isFirst ? "First difference" : `different ${row.class}`}
+            {isFirst ? "First difference" : difference(row, a, b)}
           </span>
         )}
       </div>
@@ -335,8 +341,15 @@ function Heads({
         <button type="button" class="plain link" aria-pressed={all} onClick={() => setAll(!all)}>
           {all ? "Hide unchanged" : "Show unchanged"}
         </button>
-        {data.run.length > 0 && <Fields title="Run details" rows={data.run} />}
       </details>
+      {data.run.length > 0 && (
+        <details>
+          <summary>
+            Run details <span class="quiet">{count(data.run.length)} differ</span>
+          </summary>
+          <Fields title="Run details" rows={data.run} />
+        </details>
+      )}
     </section>
   );
 }
@@ -385,6 +398,11 @@ const METRICS: Record<string, string> = {
   errors: "Errors",
 };
 
+/** `tool:search` counts the calls of a tool. */
+const metricTitle = (name: string): string =>
+  METRICS[name] ??
+  oneLine(name.startsWith("tool:") ? `${name.slice(5)} calls` : name.replaceAll("_", " "), 80);
+
 function Sums({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
   return (
     <table class="plain deltas">
@@ -399,7 +417,7 @@ function Sums({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
       <tbody>
         {rows.map((row) => (
           <tr key={row.name}>
-            <td class="trace">{METRICS[row.name] ?? oneLine(row.name.replaceAll("_", " "), 80)}</td>
+            <td class="trace">{metricTitle(row.name)}</td>
             <td class="right">{formatMetric(row.name, row.a)}</td>
             <td class="right">{formatMetric(row.name, row.b)}</td>
             <td class="right quiet">{change(row)}</td>
@@ -412,7 +430,7 @@ function Sums({ rows, a, b }: { rows: Delta[]; a: string; b: string }) {
 
 function formatMetric(name: string, value: Delta["a"]): string {
   if (value === null || value === undefined) return "–";
-  if (typeof value === "string") return oneLine(value, 40);
+  if (typeof value === "string") return oneLine(outcomeWord(value), 40);
   if (name === "duration_ms") return durationMs(value);
   return name === "cost_usd" ? cost(value) : count(value);
 }
@@ -440,10 +458,7 @@ function Detail({ row, a, b, close }: { row: DiffRow; a: string; b: string; clos
   return (
     <>
       <div class="rowline pane-head">
-        <h2 class="grow">
-          {markTitle(row.mark, a, b)}
-          {row.class ? ` ${row.class}` : ""}
-        </h2>
+        <h2 class="grow">{difference(row, a, b)}</h2>
         {open(one, a)} {open(other, b)}
         <button type="button" class="plain" aria-label="Close" onClick={close}>
           ✕

@@ -13,7 +13,7 @@ import { ColumnMenu, RunTable, useColumns } from "./run-table";
 import { Hits } from "./search-results";
 import { Tools } from "./tools";
 import { Totals } from "./totals";
-import { type Span, Trends } from "./trends";
+import { Trends } from "./trends";
 import { useRuns } from "./use-runs";
 
 type Shown = "runs" | "text" | "trends" | "costs" | "tools";
@@ -55,7 +55,6 @@ export function Home() {
   const shown = (params.get("tab") as Shown | null) ?? "runs";
   const runs = useRuns(options);
   const [columns, toggleColumn] = useColumns();
-  const [span, setSpan] = useState<Span>(() => recall("trends", "30 days") as Span);
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => void (document.title = "Runs · Vestige"), []);
   const set = (text: string): void => adjust({ q: text || null });
@@ -162,15 +161,7 @@ export function Home() {
           />
         )}
         {shown === "text" && <Hits words={words} />}
-        {shown === "trends" && (
-          <Trends
-            span={span}
-            onSpan={(to) => {
-              keep("trends", to);
-              setSpan(to);
-            }}
-          />
-        )}
+        {shown === "trends" && <Trends since={since} />}
         {shown === "costs" && <Costs since={since} />}
         {shown === "tools" && <Tools />}
       </TabPanel>

@@ -76,11 +76,13 @@ export const COLUMNS: Column[] = [
     label: "What went wrong",
     width: "minmax(110px, 2.4fr)",
     shown: true,
-    cell: (run, view) => (
-      <span class={`cut2 trace sev-${view.severity}`} title={oneLine(view.finding, 300)}>
-        {oneLine(view.finding, 200) || (run.outcome === "running" ? "" : "–")}
-      </span>
-    ),
+    // Empty without a finding: not every successful run has been checked.
+    cell: (_run, view) =>
+      view.finding && (
+        <span class={`cut2 trace sev-${view.severity}`} title={oneLine(view.finding, 300)}>
+          {oneLine(view.finding, 200)}
+        </span>
+      ),
   },
   {
     id: "started",

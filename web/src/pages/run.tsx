@@ -107,7 +107,7 @@ function Shown({ run, paused, pause }: ShownProps) {
   }, [title]);
   useLanding(run, overview, steps);
   const search = useRunKeys(run, paused, pause);
-  const shown = shownView(run);
+  const shown = shownView(run, overview.data !== null && !steps.steps.length);
   const at = run.at(selected.value);
   const Page = PAGES[shown];
   return (
@@ -127,7 +127,7 @@ function Shown({ run, paused, pause }: ShownProps) {
           panel="view"
           current={shown}
           onPick={showView}
-          tabs={VIEWS.filter((name) => name === shown || !isEmpty(run, name)).map((name) => ({
+          tabs={viewsOf(run, shown).map((name) => ({
             id: name,
             label: TITLES[name],
             note: noteOf(run, name, steps),
@@ -199,11 +199,16 @@ function List({ shown, run, overview, steps, lineage }: ListProps) {
   return <Steps run={run} overview={overview} steps={steps} lineage={lineage} />;
 }
 
-/** The view of the URL; the tree where steps would take long. */
-function shownView(run: RunModel): View {
+/** The view of the URL; the tree where there are no steps, or where they would take long. */
+function shownView(run: RunModel, stepless: boolean): View {
+  if (view.value === "steps" && stepless) return "tree";
   const named = route.value.params.get("view");
   return named === null && run.run.span_count > STEPS_SPANS_MAX ? "tree" : view.value;
 }
+
+/** The views with something in them. */
+const viewsOf = (run: RunModel, shown: View): View[] =>
+  VIEWS.filter((name) => name === shown || !isEmpty(run, name));
 
 function isEmpty(run: RunModel, name: View): boolean {
   if (name === "logs") return run.logCount === 0;

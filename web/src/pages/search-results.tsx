@@ -2,19 +2,18 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type ApiError, get } from "../api";
-import { oneLine, visible } from "../parts/format";
+import { ago, oneLine, visible } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { VirtualList } from "../parts/virtual-list";
 import { href } from "../router";
 import type { GrepData, ListData } from "../types";
 import { asApiError, useAnswer } from "../use-query";
+import { type Hit, mergeParents, type Row } from "./merge-hits";
 import { taskOf } from "./run-columns";
 
 const TYPING_MS = 200;
 const NAMED_MAX = 100;
 const NARROW = matchMedia("(max-width: 760px)");
-
-type Hit = GrepData["hits"][number];
 
 export function Hits({ words }: { words: string }) {
   const [hits, setHits] = useState<Hit[] | null>(null);
@@ -44,6 +43,7 @@ export function Hits({ words }: { words: string }) {
       turn.current++; // ignore answers for the previous words
     };
   }, [words]);
+  const rows = useMemo(() => mergeParents(hits ?? []), [hits]);
   const names = useRunNames(words);
   if (!words) return <Empty>Search for text in all runs</Empty>;
   if (error)
@@ -58,9 +58,9 @@ export function Hits({ words }: { words: string }) {
     <div class="column grow">
       <VirtualList
         label={`Matches for "${words}"`}
-        count={hits.length}
+        count={rows.length}
         height={30}
-        row={(at) => <HitRow hit={hits[at]!} before={hits[at - 1]} words={words} names={names} />}
+        row={(at) => <HitRow row={rows[at]!} before={rows[at - 1]} words={words} names={names} />}
       />
       {next && (
         <div class="list-foot">
@@ -73,13 +73,24 @@ export function Hits({ words }: { words: string }) {
   );
 }
 
-/** The tasks of the runs that match, by short id. */
-function useRunNames(words: string): Map<string, string> {
+interface RunName {
+  title: string;
+  started: string;
+}
+
+/** The tasks and dates of the runs that match, by short id. */
+function useRunNames(words: string): Map<string, RunName> {
   const quoted = `"${words.replace(/["\\]/g, "\\$&")}"`;
   const params = words ? { filter: quoted, all: true, limit: NAMED_MAX } : null;
   const { data } = useAnswer<ListData>("list", params);
   return useMemo(
-    () => new Map(data?.runs.map((run) => [run.short_id, taskOf(run) || run.name])),
+    () =>
+      new Map(
+        data?.runs.map((run) => [
+          run.short_id,
+          { title: taskOf(run) || run.name, started: ago(run.started_at) },
+        ]),
+      ),
     [data],
   );
 }
@@ -89,16 +100,16 @@ const unescaped = (text: string): string =>
   visible(text.replace(/\\+[nrt]/g, " ").replace(/\\+(["'/])/g, "$1"));
 
 interface HitProps {
-  hit: Hit;
+  row: Row;
   /** The row above, whose run is not named again. */
-  before: Hit | undefined;
+  before: Row | undefined;
   words: string;
-  names: Map<string, string>;
+  names: Map<string, RunName>;
 }
 
-function HitRow({ hit, before, words, names }: HitProps) {
+function HitRow({ row: { hit, others }, before, words, names }: HitProps) {
   const [run = "", span = ""] = hit.short_id.split(".");
-  const isFirst = before?.short_id.split(".")[0] !== run;
+  const name = before?.hit.short_id.split(".")[0] === run ? undefined : names.get(run);
   // The tab with the match; the words are highlighted there.
   const tab = hit.part === "input" || hit.part === "output" ? hit.part : "";
   return (
@@ -108,12 +119,18 @@ function HitRow({ hit, before, words, names }: HitProps) {
         {hit.part === "attrs" ? "attribute" : hit.part}
         {hit.count > 1 ? ` ×${hit.count}` : ""}
       </span>
-      <span class="cut trace hit-run">{isFirst ? oneLine(names.get(run) ?? "", 80) : ""}</span>
-      <span class="cut trace mono">
+      <span class="cut trace hit-run">{oneLine(name?.title ?? "", 80)}</span>
+      <span class="quiet hit-date">{name?.started}</span>
+      <span class="cut trace mono grow">
         {NARROW.matches ? unescaped(hit.before).slice(-16) : unescaped(hit.before)}
         <mark>{visible(hit.match)}</mark>
         {unescaped(hit.after)}
       </span>
+      {others > 0 && (
+        <span class="quiet nowrap" title="The same text on other spans, for example on parents">
+          +{others} {others === 1 ? "span" : "spans"}
+        </span>
+      )}
     </a>
   );
 }

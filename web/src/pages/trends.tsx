@@ -4,15 +4,16 @@ import { cost, count, durationMs, percent, short, upTo } from "../parts/format";
 import { Spark } from "../parts/sparkline";
 import type { TrendsData } from "../types";
 import { useAnswer } from "../use-query";
+import { mergeBuckets } from "./trend-buckets";
 
-const SPANS = [
-  { label: "24 h", since: "1d", by: "hour" },
-  { label: "7 days", since: "7d", by: "day" },
-  { label: "30 days", since: "30d", by: "day" },
-  { label: "1 year", since: "365d", by: "day" },
-] as const;
-const NOTHING: Pick<TrendsData, "buckets" | "totals" | "unpriced_models"> = {
-  buckets: [],
+/** The periods of the page's time range; the server keeps days for about two years. */
+const PERIODS: Record<string, { since: string; by: "hour" | "day" }> = {
+  "1d": { since: "1d", by: "hour" },
+  "7d": { since: "7d", by: "day" },
+  "30d": { since: "30d", by: "day" },
+  "": { since: "799d", by: "day" },
+};
+const NOTHING: Pick<TrendsData, "totals" | "unpriced_models"> = {
   totals: {
     runs: 0,
     errors: 0,
@@ -26,31 +27,20 @@ const NOTHING: Pick<TrendsData, "buckets" | "totals" | "unpriced_models"> = {
   },
   unpriced_models: [],
 };
-export type Span = (typeof SPANS)[number]["label"];
-
-export function Trends({ span, onSpan }: { span: Span; onSpan: (span: Span) => void }) {
-  const chosen = SPANS.find((one) => one.label === span) ?? SPANS[2];
-  const { data, error } = useAnswer<TrendsData>("trends", { since: chosen.since, by: chosen.by });
+/** `since`: the time range of the page. */
+export function Trends({ since }: { since: string }) {
+  const period = PERIODS[since] ?? PERIODS[""]!;
+  const { data, error } = useAnswer<TrendsData>("trends", period);
   if (error) return null; // the list below shows the error
   // The section keeps its size while loading, so that nothing below it jumps.
-  const { buckets, totals, unpriced_models } = data ?? NOTHING;
+  const { totals, unpriced_models } = data ?? NOTHING;
+  const buckets = since === "" ? mergeBuckets(data?.buckets ?? []) : (data?.buckets ?? []);
+  const unpriced = unpriced_models.length;
   const orLoading = (text: string): string => (data ? text : "…");
   const at = buckets.map((bucket) => bucket.at.replace("T", " "));
   const tokens = buckets.map((bucket) => bucket.input_tokens + bucket.output_tokens);
   return (
-    <section class="trends" aria-label="Trends">
-      <div class="trends-pick" role="group" aria-label="Time range">
-        {SPANS.map((one) => (
-          <button
-            key={one.label}
-            type="button"
-            aria-pressed={one.label === chosen.label}
-            onClick={() => onSpan(one.label)}
-          >
-            {one.label}
-          </button>
-        ))}
-      </div>
+    <section class="trends" aria-label="Trends" tabIndex={0}>
       <Spark
         title="Runs"
         total={orLoading(count(totals.runs))}
@@ -77,7 +67,9 @@ export function Trends({ span, onSpan }: { span: Span; onSpan: (span: Span) => v
       />
       <Spark
         title={
-          unpriced_models.length ? `Cost (${unpriced_models.length} models without price)` : "Cost"
+          unpriced
+            ? `Cost (${unpriced} ${unpriced === 1 ? "model" : "models"} without price)`
+            : "Cost"
         }
         total={cost(totals.cost_usd) || "–"}
         at={at}

@@ -13,6 +13,9 @@ const OUTCOMES = new Map<string, [string, string, string]>(
   }),
 );
 
+/** The word for an outcome, as the badge has it. */
+export const outcomeWord = (value: string): string => OUTCOMES.get(value)?.[2] ?? value;
+
 /** A run's outcome or a span's status; null is an open span. */
 export function Status({ value, brief = false }: { value: string | null; brief?: boolean }) {
   const [mood, sign, word] = OUTCOMES.get(value ?? "open") ?? ["", "·", String(value).slice(0, 20)];

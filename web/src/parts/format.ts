@@ -27,14 +27,15 @@ export function duration(us: number | null | undefined): string {
   if (us < 1) return "0";
   if (us < 1000) return `${Math.round(us)} µs`;
   const ms = us / 1000;
-  if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+  if (ms < 999.5) return `${ms < 9.95 ? ms.toFixed(1) : Math.round(ms)} ms`;
   const s = ms / 1000;
-  if (s < 60) return `${s < 10 ? s.toFixed(2) : s.toFixed(1)} s`;
-  const minutes = Math.floor(s / 60);
-  if (minutes < 60) return `${minutes} m ${Math.floor(s % 60)} s`;
+  if (s < 59.95) return `${s < 9.995 ? s.toFixed(2) : s.toFixed(1)} s`;
+  const seconds = Math.round(s);
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${seconds % 60} s`;
   const hours = Math.floor(minutes / 60);
   return hours < 48
-    ? `${hours} h ${minutes % 60} m`
+    ? `${hours} h ${minutes % 60} min`
     : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
@@ -50,7 +51,10 @@ export function bytes(value: number | null | undefined): string {
 }
 
 /** A quantile, known as an upper bound: durations are counted in ranges of at most 25 %. */
-export const upTo = (ms: number | null): string => (ms === null ? "–" : `≤ ${durationMs(ms)}`);
+export function upTo(ms: number | null): string {
+  if (ms === null) return "–";
+  return ms < 0.1 ? "< 0.1 ms" : `≤ ${durationMs(ms)}`;
+}
 
 export function cost(usd: number | null | undefined): string {
   if (usd == null) return "";
@@ -74,7 +78,7 @@ export function ago(at: string, nowMs = Date.now()): string {
   const s = Math.max(0, nowMs - Date.parse(at)) / 1000;
   if (s < 5) return "just now";
   if (s < 60) return `${Math.floor(s)} s ago`;
-  if (s < 3600) return `${Math.floor(s / 60)} m ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ago`;
   if (s < 86400 * 60) return `${Math.floor(s / 86400)} d ago`;
   const date = new Date(at);

@@ -8,6 +8,7 @@ import { Marked, type Token, type Tokens } from "marked";
 import type { ComponentChildren } from "preact";
 import { visible } from "./format";
 import { CodeBlock } from "./pieces";
+import { isPythonName } from "./text-kind";
 
 /** Longer texts are shown as they are: parsing them would hold the page up. */
 const MOST = 200_000;
@@ -68,6 +69,8 @@ function Block({ token, depth }: { token: Token; depth: number }): ComponentChil
     case "hr":
       return <hr />;
     case "strong":
+      // A name of Python such as __init__ is not emphasis.
+      if (isPythonName(token.raw)) return visible(token.raw);
       return <strong>{blocks(token.tokens, depth)}</strong>;
     case "em":
       return <em>{blocks(token.tokens, depth)}</em>;

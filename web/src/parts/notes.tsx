@@ -68,13 +68,26 @@ function NoteText({ text }: { text: string }) {
   );
 }
 
-/** `run`: its short id; `span`: of one span alone. */
-export function Notes({ run, span = null }: { run: string; span?: string | null }) {
+interface NotesProps {
+  run: string;
+  /** Only the notes of this span. */
+  span?: string | null;
+  /** Set where a button elsewhere opens the form; `onDone` says that it was closed. */
+  adding?: boolean;
+  onDone?: () => void;
+}
+
+export function Notes({ run, span = null, adding, onDone }: NotesProps) {
   const { data, again } = useAnswer<NotesData>("notes", { id: run }, String(written.value));
   const id = span ?? run;
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
-  const [open, setOpen] = useState(false);
+  const [opened, setOpened] = useState(false);
+  const open = adding ?? opened;
+  const setOpen = (to: boolean): void => {
+    setOpened(to);
+    if (!to) onDone?.();
+  };
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
     if (open) field.current?.focus();
@@ -93,7 +106,7 @@ export function Notes({ run, span = null }: { run: string; span?: string | null 
     }
   };
   const notes = (data?.notes ?? []).filter((note) => span === null || note.span === span);
-  if (exported && !notes.length) return null;
+  if ((exported || adding === false) && !notes.length) return null;
   return (
     <section class="notes" aria-label="Notes">
       {notes.map((note) => (
@@ -111,7 +124,7 @@ export function Notes({ run, span = null }: { run: string; span?: string | null 
           )}
         </div>
       ))}
-      {!exported && !open && (
+      {!exported && adding === undefined && !open && (
         <button type="button" class="plain link" onClick={() => setOpen(true)}>
           Add a note
         </button>

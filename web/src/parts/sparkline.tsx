@@ -48,6 +48,12 @@ export function Spark({ title, total, values, upper, at, format, mood = "accent"
           <Bars values={values} most={most} at={at} format={format} mood={mood} />
         )}
       </svg>
+      {at.length > 1 && (
+        <div class="rowline quiet spark-axis">
+          <span class="grow">{at[0]}</span>
+          <span>{at.at(-1)}</span>
+        </div>
+      )}
     </figure>
   );
 }

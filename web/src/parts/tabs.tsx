@@ -57,7 +57,7 @@ export function Tabs<T extends string>({
           onClick={() => onPick(tab.id)}
         >
           {tab.label}
-          {tab.note != null && tab.note !== "" && <span class="quiet">{tab.note}</span>}
+          {tab.note != null && tab.note !== "" && <span class="tab-note">{tab.note}</span>}
         </button>
       ))}
       {children}

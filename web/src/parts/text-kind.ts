@@ -56,3 +56,6 @@ export function diffTone(line: string): DiffTone {
   if (line.startsWith("-")) return "del";
   return "";
 }
+
+/** Return true for a name such as `__init__`, which Markdown would take for emphasis. */
+export const isPythonName = (text: string): boolean => /^__\w+__$/.test(text);

@@ -2,9 +2,9 @@
 
 import type { RunModel } from "../model";
 import { cost, count, duration, moment, oneLine, visible } from "../parts/format";
-import { Notes } from "../parts/notes";
 import { href, openSpan } from "../router";
 import type { SpanData } from "../types";
+import { useOverview } from "./step-index";
 import { ErrorOf } from "./values";
 
 /** Shown above the others. */
@@ -19,7 +19,10 @@ const IN_ERROR = new Set([
 
 export function Attributes({ run, index, data }: { run: RunModel; index: number; data: SpanData }) {
   const { span } = data;
-  const attributes = Object.entries(span.attributes).filter(([name]) => !IN_ERROR.has(name));
+  const common = useOverview(run).data?.common_attributes ?? {};
+  const all = Object.entries(span.attributes).filter(([name]) => !IN_ERROR.has(name));
+  const own = all.filter(([name, value]) => common[name] !== value);
+  const shared = all.filter(([name, value]) => common[name] === value);
   return (
     <div class="column grow scroll facts" tabIndex={0} role="region" aria-label="Attributes">
       <ErrorOf data={data} />
@@ -63,30 +66,37 @@ export function Attributes({ run, index, data }: { run: RunModel; index: number;
           </Fact>
         ))}
       </dl>
-      <Notes run={run.run.short_id} span={run.shortId(index)} />
-      {attributes.length > 0 && (
-        <table class="plain">
-          <thead>
-            <tr>
-              <th>Attribute</th>
-              <th>Value</th>
-            </tr>
-          </thead>
-          <tbody>
-            {attributes.map(([name, value]) => (
-              <tr key={name}>
-                <td class="mono trace">{visible(name)}</td>
-                <td class="trace">
-                  <pre class="trace">{visible(String(value))}</pre>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+      {own.length > 0 && <Table pairs={own} />}
+      {shared.length > 0 && (
+        <details>
+          <summary>On every span ({count(shared.length)})</summary>
+          <Table pairs={shared} />
+        </details>
       )}
     </div>
   );
 }
+
+const Table = ({ pairs }: { pairs: [string, unknown][] }) => (
+  <table class="plain attributes">
+    <thead>
+      <tr>
+        <th>Attribute</th>
+        <th>Value</th>
+      </tr>
+    </thead>
+    <tbody>
+      {pairs.map(([name, value]) => (
+        <tr key={name}>
+          <td class="mono trace">{visible(name)}</td>
+          <td class="trace">
+            <pre class="trace">{visible(String(value))}</pre>
+          </td>
+        </tr>
+      ))}
+    </tbody>
+  </table>
+);
 
 function usage(run: RunModel, index: number): string {
   const [read, written] = [run.cacheRead(index), run.cacheWrite(index)];

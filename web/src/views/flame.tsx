@@ -76,7 +76,7 @@ export function RangeTotals(props: { run: RunModel; range: Window_; measured: bo
     spent !== null ? price(spent, true) : "",
   ];
   return (
-    <span class={props.measured ? "measured nowrap" : "quiet nowrap"} role="status">
+    <span class={props.measured ? "measured" : "quiet"} role="status">
       {parts.filter(Boolean).join(" · ")}
     </span>
   );

@@ -22,7 +22,8 @@ const BYTES_PER_TOKEN = 4;
 const FOLD_AT_LEAST = 3;
 
 export function useMessages(run: RunModel, index: number) {
-  const isCall = run.type(index) === "llm";
+  const hasBody = run.inputBytes(index) !== null || run.outputBytes(index) !== null;
+  const isCall = run.type(index) === "llm" && hasBody;
   const version = run.status(index) ?? run.next;
   return useAnswer<MessagesData>("messages", isCall ? { id: run.shortId(index) } : null, version);
 }

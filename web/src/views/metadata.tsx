@@ -24,6 +24,11 @@ export default function Metadata({ run }: ViewProps) {
   );
   if (error) return <Failed error={error} again={again} />;
   if (!data) return <Loading />;
+  const own = Object.fromEntries(
+    Object.entries(about.data?.span.attributes ?? {}).filter(
+      ([name, value]) => data.common_attributes[name] !== value,
+    ),
+  );
   const process = processOf(run);
   const gaps = recordingGaps(run.losses);
   return (
@@ -107,9 +112,14 @@ export default function Metadata({ run }: ViewProps) {
           </p>
         </Card>
       )}
-      {about.data && Object.keys(about.data.span.attributes).length > 0 && (
+      {Object.keys(own).length > 0 && (
         <Card title="Attributes">
-          <Pairs of={about.data.span.attributes} />
+          <Pairs of={own} />
+        </Card>
+      )}
+      {Object.keys(data.common_attributes).length > 0 && (
+        <Card title="On every span">
+          <Pairs of={data.common_attributes} />
         </Card>
       )}
       {process !== undefined && process !== root && <Process run={run} index={process} />}

@@ -5,9 +5,10 @@ import { exported } from "../api";
 import type { RunModel } from "../model";
 import { MoreLikeThis } from "../pages/failures";
 import { Severity, Status } from "../parts/badges";
-import { cost, count, dateTime, durationMs, moment, oneLine, short } from "../parts/format";
+import { count, dateTime, durationMs, moment, oneLine, price, short } from "../parts/format";
+import { Neighbours } from "../parts/neighbours";
 import { RunNotes } from "../parts/notes";
-import { openSpan, showView } from "../router";
+import { href, openSpan, showView } from "../router";
 import type { Finding, Losses, OverviewData } from "../types";
 import { type Lineage, LineageLine } from "./lineage";
 
@@ -29,10 +30,11 @@ export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
     <section class="summary" aria-label="Summary" tabIndex={0}>
       <div class="rowline summary-title">
         <h1 class="trace cut">{title || name}</h1>
-        <span class="quiet nowrap cut">
+        <span class="quiet nowrap cut grow">
           {title && title !== name ? `${name} · ` : ""}
           {info.short_id}
         </span>
+        <Neighbours run={info.short_id} />
       </div>
       <div class="rowline wrap summary-facts">
         <Status value={info.outcome} />
@@ -83,8 +85,11 @@ function facts(run: RunModel, overview: OverviewData | null): string[] {
 /** The cost; a `+` if some calls have no price. */
 export function costOf(overview: OverviewData | null): string {
   if (!overview || overview.cost_usd === null) return "";
-  return `${cost(overview.cost_usd)}${overview.unpriced_models?.length ? "+" : ""}`;
+  return price(overview.cost_usd, !overview.unpriced_models?.length);
 }
+
+/** A longer sentence ends in names and values, which ` in step 3` would seem to belong to. */
+const PLACED_MAX = 60;
 
 interface CauseProps {
   run: RunModel;
@@ -95,10 +100,12 @@ interface CauseProps {
 
 function Cause({ run, overview, all, toggle }: CauseProps) {
   const { cause, stamps, findings } = overview;
+  const good = exported ? null : overview.good_run;
   const more = findings.length - 1;
   if (!cause && !stamps.length) return null;
   const index = run.ofShortId(cause?.span);
   const sentence = cause ? oneLine(cause.sentence, 200) : oneLine(stamps[0]!, 300);
+  const isShort = sentence.length <= PLACED_MAX;
   const place = cause?.step != null ? ` in step ${cause.step}` : "";
   const target =
     cause?.step != null ? `step ${cause.step}` : `s${index === undefined ? "" : run.number(index)}`;
@@ -107,8 +114,9 @@ function Cause({ run, overview, all, toggle }: CauseProps) {
       <span class="cause-text">
         <strong class="trace">
           {sentence}
-          {place}.
+          {isShort ? place : ""}.
         </strong>{" "}
+        {!isShort && place && <span>In step {cause?.step}. </span>}
         <span class="trace" title={oneLine(cause?.detail ?? "", 2_000)}>
           {oneLine(cause?.detail ?? "", 300)}
         </span>
@@ -124,6 +132,11 @@ function Cause({ run, overview, all, toggle }: CauseProps) {
         <button type="button" class="plain link" onClick={() => openSpan(run.number(index))}>
           Go to {target}
         </button>
+      )}
+      {good && (
+        <a class="nowrap" href={href("compare", "", { a: good.short_id, b: run.run.short_id })}>
+          Compare with {good.short_id}
+        </a>
       )}
       {!exported && run.run.outcome !== "running" && cause?.severity !== "hint" && (
         <MoreLikeThis run={run.run.short_id} />

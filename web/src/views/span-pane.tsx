@@ -1,9 +1,12 @@
 /** The pane of the selected span: its messages or values, exact bytes, sizes, attributes, cause. */
 
+import { useState } from "preact/hooks";
 import { exported } from "../api";
+import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { Kind, Status } from "../parts/badges";
 import { bytes, cost, count, duration, oneLine, short } from "../parts/format";
+import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
 import { select, showTab, tab } from "../router";
@@ -33,6 +36,8 @@ interface Props {
 export default function SpanPane({ run, index, steps, lineage }: Props) {
   const id = run.shortId(index);
   const { data, error, again } = useAnswer<SpanData>("span", { id }, run.status(index) ?? run.next);
+  const [noting, setNoting] = useState("");
+  useKeys(exported ? [] : [{ key: "m", label: "Add a note", run: () => setNoting(id) }]);
   const chat = useMessages(run, index);
   const tabs = tabsOf(run, index, chat.data, steps);
   const part = partOf(tab.value, run, index, tabs);
@@ -48,11 +53,23 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
           {run.status(index) !== "ok" && <Status value={run.status(index)} />}
           <span class="quiet cut grow">{factsOf(run, index, data, steps)}</span>
           <ForkMenu key={`fork ${id}`} span={id} lineage={lineage} />
+          {!exported && (
+            <button type="button" aria-label="Add a note" onClick={() => setNoting(id)}>
+              Note
+            </button>
+          )}
           <CopyActions run={run} index={index} data={data} />
           <button type="button" class="plain" aria-label="Close" onClick={() => select(null)}>
             ✕
           </button>
         </div>
+        <Notes
+          key={`notes ${id}`}
+          run={run.run.short_id}
+          span={id}
+          adding={noting === id}
+          onDone={() => setNoting("")}
+        />
       </div>
       <Tabs label="Span sections" panel="span-part" current={current} onPick={pick} tabs={tabs} />
       <TabPanel panel="span-part" current={current}>

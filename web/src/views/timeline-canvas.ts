@@ -5,7 +5,7 @@
  */
 
 import type { RunModel } from "../model";
-import { duration, offset, oneLine } from "../parts/format";
+import { duration, oneLine } from "../parts/format";
 import type { Layout } from "./timeline-layout";
 
 export const ROW = 18;
@@ -230,7 +230,7 @@ function paintBar(
     if (run.status(index) === null) paintOpenEnd(ink, x, y, width, tall, colour("--live"));
     if (run.failed(index)) {
       ink.fillStyle = colour("--bad");
-      ink.fillRect(x, y + tall - 3, width, 3);
+      ink.fillRect(x, y + tall, width, 2);
     }
     if (width > 34) paintLabel(ink, scene, index, x, y, width, colour);
   }
@@ -276,9 +276,12 @@ function paintLabel(
   const { run } = scene;
   const sign = run.failed(index) ? "✕ " : "";
   const took = run.duration(index);
-  const words = `${sign}${oneLine(run.name(index), 80)}${took === null ? " …" : `  ${duration(took)}`}`;
+  const name = `${sign}${oneLine(run.name(index), 80)}`;
+  const words = `${name}${took === null ? " …" : `  ${duration(took)}`}`;
+  // Without its duration the name of a short span is often complete.
+  const shown = ink.measureText(words).width <= room ? words : fitted(ink, name, room);
   ink.fillStyle = colour("--ink");
-  ink.fillText(fitted(ink, words, room), left, y + (ROW - 3) / 2 + 0.5);
+  ink.fillText(shown, left, y + (ROW - 3) / 2 + 0.5);
 }
 
 /** As much of a text as there is room for. */
@@ -340,8 +343,8 @@ export function stepFor(span_us: number, width: number): number {
   }
 }
 
-/** The times of the grid lines, and the precision that their labels need. */
-function ruled(scene: Scene): { at: number[]; fine: boolean } {
+/** The times of the grid lines, and the distance between them. */
+function ruled(scene: Scene): Marks {
   const { from_us, to_us } = scene.window;
   const step = stepFor(to_us - from_us, scene.width);
   const at: number[] = [];
@@ -349,13 +352,30 @@ function ruled(scene: Scene): { at: number[]; fine: boolean } {
   // Computed from the count: repeated addition stops changing large numbers.
   for (let place = 0; place < MARKS_MAX && (first + place) * step <= to_us; place++)
     at.push((first + place) * step);
-  return { at, fine: step < 1000 };
+  return { at, step_us: step };
+}
+
+interface Marks {
+  at: number[];
+  step_us: number;
+}
+
+/** The label of a grid line: one format for all lines of a window, as precise as their distance. */
+export function rulerLabel(us: number, step_us: number, to_us: number): string {
+  if (step_us < 1000) return `+${duration(us) || "0"}`;
+  const digits = step_us < 100_000 ? 3 : step_us < 1e6 ? 1 : 0;
+  const s = us / 1e6;
+  if (to_us < 60e6) return `+${s.toFixed(digits)} s`;
+  const minutes = Math.floor(s / 60);
+  const rest = (s % 60).toFixed(digits).padStart(digits ? 3 + digits : 2, "0");
+  if (to_us < 3600e6) return `+${minutes}:${rest}`;
+  return `+${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, "0")}:${rest}`;
 }
 
 function paintGrid(
   ink: CanvasRenderingContext2D,
   scene: Scene,
-  marks: { at: number[] },
+  marks: Marks,
   colour: (name: string) => string,
 ): void {
   ink.fillStyle = colour("--line");
@@ -365,7 +385,7 @@ function paintGrid(
 function paintRuler(
   ink: CanvasRenderingContext2D,
   scene: Scene,
-  marks: { at: number[]; fine: boolean },
+  marks: Marks,
   colour: (name: string) => string,
 ): void {
   ink.fillStyle = colour("--panel");
@@ -378,7 +398,7 @@ function paintRuler(
     ink.fillStyle = colour("--line-strong");
     ink.fillRect(x, RULER - 6, 1, 6);
     ink.fillStyle = colour("--ink-2");
-    ink.fillText(marks.fine ? `+${duration(at) || "0"}` : offset(at), x + 4, RULER / 2);
+    ink.fillText(rulerLabel(at, marks.step_us, scene.window.to_us), x + 4, RULER / 2);
   }
 }
 

@@ -62,12 +62,11 @@ export function ErrorOf({ data }: { data: SpanData }) {
   const message = attributes["error.message"] ?? attributes["exception.message"];
   const stack = attributes["error.stack"] ?? attributes["exception.stacktrace"];
   if (type == null && message == null) return null;
+  const title = [type, message].filter((one) => one != null).join(": ");
   return (
     <section class="notice bad error-box">
-      <strong class="trace">
-        {visible([type, message].filter((one) => one != null).join(": "))}
-      </strong>
-      {typeof stack === "string" && (
+      <strong class="trace">{visible(title)}</strong>
+      {typeof stack === "string" && stack.trim() !== title && (
         <details open>
           <summary>Traceback</summary>
           <pre class="trace">{visible(stack.trim())}</pre>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vestige.query import formatting
+from vestige.query.error_text import find_message
 from vestige.query.evidence import Evidence
 from vestige.record.run import SpanInfo
 
@@ -27,3 +28,12 @@ def format_error(evidence: Evidence, span: SpanInfo) -> str:
             return output or "no message"
         return f"exit code {formatting.single_line(str(code), 20)} {output}".strip()
     return formatting.single_line(f"{error or 'error'}: {message}" if message else str(error), 160)
+
+
+def describe_error(evidence: Evidence, span: SpanInfo) -> str:
+    """Return the error of a failed span in one line, a provider's message before its class."""
+    error, message = span.attributes.get("error.type"), span.attributes.get("error.message")
+    answer = find_message(str(message or ""))
+    if answer is None:
+        return format_error(evidence, span)
+    return formatting.single_line(f"{answer} ({error})" if error else answer, 160)

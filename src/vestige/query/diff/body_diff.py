@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -53,6 +54,10 @@ _MESSAGE_KEYS: Final = (
     "system_instruction",
 )
 _NOT_PARAMETERS: Final = frozenset([*_MESSAGE_KEYS, "tools", "model"])
+
+
+PARSED_MAX: Final = 4
+"""Requests that are kept parsed: each is compared with the one before and the one after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +217,7 @@ def _diff_structures(
     return "request"
 
 
+@lru_cache(PARSED_MAX)
 def parse_model_request(text: str) -> Request | None:
     """Parse a body as a model request; None if it has neither messages nor tools."""
     from vestige.providers.parsing import parse_request

@@ -54,24 +54,31 @@ class CheckReport:
     """Checks that had nothing to look at."""
 
 
-def examine(store: Store, run: Run, save: SaveResults | None = None) -> CheckReport:
-    """Return the stored results if they have the current versions, else run the checks."""
-    report = find_all_findings(store, run, save)
+def examine(
+    store: Store, run: Run, save: SaveResults | None = None, opened: Evidence | None = None
+) -> CheckReport:
+    """Return the stored results if they have the current versions, else run the checks.
+
+    `opened` is the evidence of the run, if its parsed requests are used for views, too.
+    """
+    report = find_all_findings(store, run, save, opened)
     findings = lower_common_findings(store, run.info, report.findings)
-    evidence = Evidence(run, store.read_body)
+    evidence = opened or Evidence(run, store.read_body)
     inapplicable = find_inapplicable(run, report.passed, evidence)
     passed = [name for name in report.passed if name not in inapplicable]
     return CheckReport(findings, passed, report.failed, inapplicable)
 
 
-def find_all_findings(store: Store, run: Run, save: SaveResults | None = None) -> CheckReport:
+def find_all_findings(
+    store: Store, run: Run, save: SaveResults | None = None, opened: Evidence | None = None
+) -> CheckReport:
     """Return the results of the run alone, without those of other runs in view."""
     versions = {check.name: check.version for check in checks.all_checks()}
     stored = store.check_results([run.info.id]).get(run.info.id, ())
     if {result.name: result.version for result in stored} == versions:
         passed = [result.name for result in stored if not result.findings]
         return CheckReport(get_findings(stored), passed, {})
-    findings, passed, failed = checks.run_checks(_build_evidence(store, run))
+    findings, passed, failed = checks.run_checks(_build_evidence(store, run, opened))
     results = [
         CheckResult(name, version, [finding for finding in findings if finding.check == name])
         for name, version in versions.items()
@@ -82,7 +89,7 @@ def find_all_findings(store: Store, run: Run, save: SaveResults | None = None) -
     return CheckReport(findings, passed, failed)
 
 
-def _build_evidence(store: Store, run: Run) -> Evidence:
+def _build_evidence(store: Store, run: Run, opened: Evidence | None) -> Evidence:
     conversation: Sequence[RunInfo] = ()
     if run.info.conversation_id:
         # Findings are stored with the run, so they must not mention runs of other tenants.
@@ -93,15 +100,11 @@ def _build_evidence(store: Store, run: Run) -> Evidence:
             limit=500,
         )
         conversation = tuple(reversed(store.list_runs(same_conversation)))
-    prices = load_user_prices(store)
-    return Evidence(
-        run,
-        store.read_body,
-        conversation,
-        store.read_bodies,
-        prices,
-        partial(_read_facts, store, run.info.id),
-    )
+    if opened is None:
+        prices = load_user_prices(store)
+        opened = Evidence(run, store.read_body, read_bodies=store.read_bodies, prices=prices)
+    opened.add_related(conversation, partial(_read_facts, store, run.info.id))
+    return opened
 
 
 def _read_facts(store: Store, run_id: str, others: Sequence[str]) -> Iterator[SpanFacts]:

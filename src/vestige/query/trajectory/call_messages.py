@@ -9,8 +9,9 @@ Images that the request or the answer contains are `data:` URLs, up to IMAGE_BYT
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import msgspec
@@ -198,12 +199,22 @@ def _sent_before(evidence: Evidence, span: SpanInfo) -> Counter[tuple[str, str]]
     """Count the messages that earlier calls sent; None for the first call."""
     most: Counter[tuple[str, str]] = Counter()
     earlier = _earlier_calls(evidence, span)
+    count = evidence.once(_message_counter)
     for call in earlier:
-        request, _ = _read_request(evidence, call)
-        if request is not None:
-            pairs = enumerate(request.messages[:MESSAGES_MAX])
-            most |= Counter(_key(message_items(message, at, call.id)) for at, message in pairs)
+        most |= count(call.id)
     return most if earlier else None
+
+
+def _message_counter(evidence: Evidence) -> Callable[[str], Counter[tuple[str, str]]]:
+    """Return a function that counts the messages of a call; several later calls use the count."""
+
+    @lru_cache(EARLIER_CALLS + 1)
+    def count(span_id: str) -> Counter[tuple[str, str]]:
+        request, _ = _read_request(evidence, evidence.spans[span_id])
+        messages = [] if request is None else request.messages[:MESSAGES_MAX]
+        return Counter(_key(message_items(each, at, span_id)) for at, each in enumerate(messages))
+
+    return count
 
 
 def _key(items: Sequence[Item]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.query import formatting
+from vestige.query.error_text import find_innermost, find_message
 from vestige.query.trajectory.contents import strip_labels
 from vestige.query.trajectory.model import Action, Item, Step
 
@@ -21,6 +22,8 @@ QUOTED_EMPTY: Final = '""'
 _THOUGHT: Final = re.compile(
     r"\A[\s#*]*(?:Thought|Thinking|Reasoning|Plan)\s*\d*\**\s*:\**\s*", re.I
 )
+_INTERJECTION: Final = re.compile(r"\A[\w,' ]{2,20}!\s+(?=\S)")
+"""An opening such as `Great!`, which does not distinguish steps."""
 _SENTENCE: Final = re.compile(r"(?<=[a-z)\]\"'][.!?])\s|\n\n")
 _MARKER: Final = re.compile(
     r"(?:here(?: is|'s) (?:the|your) (?:task|question|problem|issue)[^\n:]{0,40}:\s*"
@@ -46,27 +49,37 @@ def make_headline(step: Step) -> str:
 
 
 def step_title(step: Step) -> str:
-    """Return the first line of a step in a list: what it thought, called, or read."""
+    """Return the first line of a step in a list: its error, or what it thought, called or read."""
+    failed = _failure(step)
+    if failed:
+        return failed if step.actions else f"Model call failed: {failed}"
     thought = _first_thought(step)
     if thought or not step.actions:
-        failed = "Model call failed" if step.error else ""
-        return thought or failed or _input_line(step)
+        return thought or _input_line(step)
     return action_line(step.actions[0]).partition(" -> ")[0]
 
 
 def step_result(step: Step) -> str:
-    """Return the second line: its error, or the last action and what came back."""
-    failed = next((action for action in step.actions if action.is_failed), None)
-    if step.error and failed is None:
-        return _error_line(step.error)
+    """Return the second line: the last action and what came back; the thought if it failed."""
+    thought = _first_thought(step)
+    if _failure(step):
+        return thought or (
+            action_line(step.actions[0]).partition(" -> ")[0] if step.actions else ""
+        )
     if not step.actions:
         return ""
-    action = failed or step.actions[-1]
-    if action.error:
-        return _error_line(action.error)
+    action = step.actions[-1]
     line = action_line(action)
-    is_title = len(step.actions) == 1 and (action.kind == "code" or not _first_thought(step))
+    is_title = len(step.actions) == 1 and (action.kind == "code" or not thought)
     return line.partition(" -> ")[2] if is_title else line.replace(" -> ", " → ", 1)
+
+
+def _failure(step: Step) -> str:
+    """Return the error of a step or of its first failed action in one line."""
+    failed = next((action for action in step.actions if action.is_failed), None)
+    if failed is not None:
+        return _error_line(failed.error) if failed.error else action_line(failed)
+    return _error_line(step.error) if step.error else ""
 
 
 def shorten_headline(headline: str, length: int) -> str:
@@ -82,7 +95,8 @@ def _first_thought(step: Step) -> str:
     for kind in ("text", "thinking"):
         for item in step.answer:
             if item.kind == kind and item.text.strip():
-                return first_sentence(_THOUGHT.sub("", item.text), THOUGHT_SHOWN)
+                thought = _THOUGHT.sub("", item.text).lstrip()
+                return first_sentence(_INTERJECTION.sub("", thought), THOUGHT_SHOWN)
     return ""
 
 
@@ -117,7 +131,13 @@ def action_line(action: Action) -> str:
 
 
 def _error_line(error: str) -> str:
-    """Return an error without the module of its type."""
+    """Return the innermost exception of an error without its module, or a provider's message."""
+    answer = find_message(error)
+    if answer is not None:
+        return formatting.single_line(answer, RESULT_SHOWN)
+    innermost = find_innermost(error)
+    if innermost is not None and error[innermost.end() :].startswith(": "):
+        error = error[innermost.start() :].split("\n", 1)[0]
     kind, colon, message = error.partition(": ")
     if colon and " " not in kind:
         error = f"{kind.rpartition('.')[2]}: {message}"

@@ -23,6 +23,7 @@ from vestige.query.stats.costs import Cost, format_dollars
 from vestige.query.text_layout import CommandAnswer, cost, fit, show_recorded_ids
 from vestige.query.trajectory import Step, Trajectory
 from vestige.query.trajectory.headline import shorten_headline, step_result, step_title
+from vestige.query.views.lines.common_attributes import find_common
 from vestige.query.views.notes import note_data, note_lines
 from vestige.query.views.show import header, run_data, stamps
 from vestige.record.note import Note
@@ -316,6 +317,7 @@ class OverviewAnswer(CommandAnswer):
             "passed": sorted(self.report.passed),
             "cost_usd": None if self.cost_usd is None else self.cost_usd.dollars,
             "unpriced_models": [] if self.cost_usd is None else list(self.cost_usd.unknown),
+            "common_attributes": find_common(self.run.spans),
             "good_run": None if self.last_good is None else run_data(self.last_good),
             "lineage": None if self.lineage is None else self.lineage.data(),
             "stamps": stamps(self.run),

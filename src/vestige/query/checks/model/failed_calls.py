@@ -13,7 +13,7 @@ from vestige.query.checks import check, make_finding
 from vestige.query.checks.model.refusals import classify_refusal
 from vestige.query.checks.progress.loops import FAILED, is_storm
 from vestige.query.checks.progress.pace import was_too_long
-from vestige.query.checks.wording import format_error
+from vestige.query.checks.wording import describe_error, format_error
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 from vestige.record.run import SpanInfo
@@ -39,7 +39,7 @@ def failed_call(evidence: Evidence) -> Iterator[Finding]:
     for call in _unrecovered_calls(evidence):
         error = format_error(evidence, call)
         groups.setdefault((_kind(call, error), error), []).append(call)
-    for (kind, error), calls in list(groups.items())[:FINDINGS_MAX]:
+    for (kind, _), calls in list(groups.items())[:FINDINGS_MAX]:
         count = f" ({len(calls)} calls)" if len(calls) > 1 else ""
         event = _EVENTS.get(kind, "Model call failed")
         if kind == "call/given-up" and calls[0].duration_ns is not None:
@@ -51,7 +51,7 @@ def failed_call(evidence: Evidence) -> Iterator[Finding]:
             severity=min((_severity(evidence, call) for call in calls), key=_SEVERITIES.index),
             cause=calls[0].id,
             evidence=[call.id for call in calls[:EVIDENCE_MAX]],
-            message=f"{event}{count}: {error}",
+            message=f"{event}{count}: {describe_error(evidence, calls[0])}",
         )
 
 

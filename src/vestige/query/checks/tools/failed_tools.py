@@ -19,6 +19,7 @@ from vestige.query.checks.agent_actions import FAILED, Action, action_of, agent_
 from vestige.query.checks.process.infrastructure import could_not_start
 from vestige.query.checks.requested_calls import get_tool_name, parse_json
 from vestige.query.checks.tools.soft_errors import find_soft_error
+from vestige.query.error_text import find_innermost
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import simplify_arguments
 from vestige.record.finding import Finding
@@ -68,7 +69,6 @@ _EXECUTES = re.compile(
     re.IGNORECASE,
 )
 _EXCEPTION = re.compile(r"Traceback \(most recent|^\s*[A-Z]\w*(?:Error|Exception)\b", re.MULTILINE)
-_NAMED_EXCEPTION = re.compile(r"\b(?:\w+\.)*([A-Z]\w*(?:Error|Exception))\b")
 _PARSER_ERROR = re.compile(
     r"\w*(?:Syntax|Indentation|Tab|Decode|Pars\w*|Validation|Format\w*|Schema|ToolCall)"
     r"(?:Error|Exception)"
@@ -272,15 +272,8 @@ def _was_rejected(error: str) -> bool:
     """Return whether an answer was not parsed. Code that ran and raised was parsed."""
     if _REJECTED.search(error[:300]) is None:
         return False
-    innermost = _find_innermost(error)
+    innermost = find_innermost(error)
     return innermost is None or _PARSER_ERROR.fullmatch(innermost[1]) is not None
-
-
-def _find_innermost(error: str) -> re.Match[str] | None:
-    """Return the last exception that an error names after its own type; None if it names none."""
-    return next(
-        (m for m in reversed([*_NAMED_EXCEPTION.finditer(error[:4000])]) if m.start()), None
-    )
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -301,7 +294,7 @@ def _name(span: SpanInfo) -> str:
 
 def _format(error: str) -> str:
     shown = formatting.single_line(error, 200) or "no message"
-    innermost = _find_innermost(error)
+    innermost = find_innermost(error)
     if innermost is None or innermost[0] in shown:
         return shown
     cause = error[innermost.start() :].split("\n", 1)[0]

@@ -1,0 +1,93 @@
+"""The two lines of a step in a list: a thought and its result, or an error and the thought."""
+
+from __future__ import annotations
+
+import pytest
+
+from vestige.query.error_text import find_message
+from vestige.query.trajectory.headline import step_result, step_title
+from vestige.query.trajectory.model import Action, Item, Step
+
+CODE_ERROR = (
+    "smolagents.utils.AgentExecutionError: Code execution failed at line 'for path in paths' due "
+    "to: InterpreterError: The variable `os` is not defined"
+)
+OVERLOADED = (
+    "litellm.exceptions.InternalServerError: litellm.InternalServerError: AnthropicError - "
+    '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+)
+
+
+def text(role: str, words: str) -> Item:
+    return Item(
+        role=role,
+        kind="text",
+        text=words,
+        size_bytes=len(words),
+        span_id="s1",
+        side="output",
+        message_index=0,
+    )
+
+
+def make_step(answer: str = "", *, actions: list[Action] | None = None, error: str = "") -> Step:
+    return Step(
+        number=1,
+        span=None,
+        agent=None,
+        conversation=0,
+        parent=None,
+        depth=0,
+        answer=[text("assistant", answer)] if answer else [],
+        actions=actions or [],
+        error=error or None,
+    )
+
+
+def make_action(error: str) -> Action:
+    return Action(
+        kind="code",
+        name="code",
+        arguments=None,
+        result=None,
+        error=error,
+        status="error",
+        span_id="s2",
+        call_id=None,
+        started_ns=None,
+        duration_ns=None,
+    )
+
+
+def test_an_interjection_is_not_a_headline() -> None:
+    assert step_title(make_step("Thought: Great! I found two files. Next.")) == "I found two files."
+    assert step_title(make_step("Great!")) == "Great!"
+
+
+def test_a_failed_action_is_the_headline_and_the_thought_is_below() -> None:
+    step = make_step("Great! Now I search the folder.", actions=[make_action(CODE_ERROR)])
+
+    assert step_title(step) == "InterpreterError: The variable `os` is not defined"
+    assert step_result(step) == "Now I search the folder."
+
+
+def test_a_failed_model_call_has_the_providers_message_as_headline() -> None:
+    step = make_step(error=OVERLOADED)
+
+    assert step_title(step) == "Model call failed: Overloaded"
+    assert step_result(step) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OVERLOADED, "Overloaded"),
+        ('{"message": "no quota"}', "no quota"),
+        ('{"error": {"error": {"message": "deep"}}}', "deep"),
+        ('{"error": "text"}', None),
+        ("KeyError: {", None),
+        ("", None),
+    ],
+)
+def test_the_message_of_a_provider_is_found_in_an_error(error: str, message: str | None) -> None:
+    assert find_message(error) == message
