@@ -57,7 +57,7 @@ _NOT_PARAMETERS: Final = frozenset([*_MESSAGE_KEYS, "tools", "model"])
 
 
 PARSED_MAX: Final = 4
-"""Requests that are kept parsed: each is compared with the one before and the one after."""
+"""Requests that are kept parsed: each is compared with its predecessor and its successor."""
 
 
 @dataclass(frozen=True, slots=True)
