@@ -239,7 +239,7 @@ def _codex_tool(
 ) -> Iterator[tuple[str, Line]]:
     base = {"call_id": call_id, "internal_chat_message_metadata_passthrough": {"turn_id": turn}}
     if pick.random() < 0.2:
-        content, old, new = writer.edit(pick)
+        _, old, new = writer.edit(pick)
         difference = "".join(f"-{line}\n" for line in old.split("\n"))
         difference += "".join(f"+{line}\n" for line in new.split("\n"))
         patch = f"*** Begin Patch\n*** Update File: a.py\n@@\n{difference}*** End Patch"

@@ -179,7 +179,7 @@ class LiteralSearch:
     short ones."""
 
     def __init__(self, literals: Sequence[str], long_text: int) -> None:
-        """`long_text`: characters of a text, or of several, that are worth building the database."""
+        """`long_text`: characters, of one or several texts, that are worth building a database."""
         self._literals = literals
         self._slow_max = long_text
         self._searched = 0
