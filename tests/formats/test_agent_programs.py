@@ -23,7 +23,7 @@ HOMES = {
     "cline": "home/.cline",
     "openhands": "home/.openhands",
 }
-UNLOGGED = {"claude": 1, "opencode": 2, "kilo": 2, "goose": 2}
+UNLOGGED = {"claude": 1, "opencode": 2, "goose": 2}
 """Answers that an agent does not log: titles, and the summary of a compaction."""
 
 pytestmark = pytest.mark.full
