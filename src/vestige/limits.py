@@ -282,6 +282,9 @@ FIRST_PAGE_EVENTS = 500
 """Events of a long foreign run that its first page is built from. A page has at most 8,000 tokens,
 and a line takes about twenty. Further pages read all events."""
 
+OVERVIEW_ALL_MAX = 16 * MIB
+"""A longer foreign file is summarized by its beginning: reading all of it takes many seconds."""
+
 FIRST_PAGE_MIN = 4 * MIB
 """A shorter file is read completely: that is fast, and the result is better."""
 

@@ -23,7 +23,7 @@ HOMES = {
     "cline": "home/.cline",
     "openhands": "home/.openhands",
 }
-UNLOGGED = {"claude": 1, "opencode": 2, "kilo": 2, "goose": 2}
+UNLOGGED = {"claude": 1, "opencode": 2, "goose": 2}
 """Answers that an agent does not log: titles, and the summary of a compaction."""
 
 pytestmark = pytest.mark.full
@@ -42,7 +42,8 @@ def openhands(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Install OpenHands, unless $OPENHANDS_PYTHON has it."""
     if "OPENHANDS_PYTHON" in os.environ:
         return
-    python = shutil.which("python3.12") or shutil.which("python3.13")
+    found = sorted(Path.home().glob(".pyenv/versions/3.1[23].*/bin/python"))
+    python = next(map(str, found), None) or shutil.which("python3.12") or shutil.which("python3.13")
     if python is None:
         pytest.skip("Python 3.12 is not installed")
     folder = tmp_path_factory.mktemp("openhands")

@@ -487,3 +487,16 @@ def test_bytes_that_are_no_text_are_kept_and_a_secret_among_them_is_not(
 
     assert masked.startswith(stored) and masked.endswith(after)
     assert (masked == stored) if stored else b"battery" not in masked
+
+
+def test_a_text_that_was_clean_is_searched_again_when_a_secret_is_registered() -> None:
+    redactor = Redactor()
+    text = "the password field of the form " * 20 + "Kx7-unknown-Value-93"
+
+    before = redactor.text(text)
+    again = redactor.text(text)
+    redactor.add_secret("Kx7-unknown-Value-93")
+    after = redactor.text(text)
+
+    assert before is text and again is text
+    assert "Kx7-unknown-Value-93" not in after

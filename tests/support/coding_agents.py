@@ -359,7 +359,7 @@ def opencode_scripts(work: Path) -> dict[str, list[Turn]]:
     }
 
 
-def make_opencode(desk: Desk, program: str = "opencode") -> None:
+def make_opencode(desk: Desk, program: str = "opencode", *options: str) -> None:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "loopback",
@@ -374,13 +374,14 @@ def make_opencode(desk: Desk, program: str = "opencode") -> None:
     }
     (desk.work / f"{program}.json").write_text(json.dumps(config))
     env = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    desk.run(program, "run", PROMPT, env=env)
-    desk.run(program, "run", "--continue", RESUMED, env=env)
-    desk.run(program, "run", BROKEN, env=env, check=False)
+    run = ["run", *options]
+    desk.run(program, *run, PROMPT, env=env)
+    desk.run(program, *run, "--continue", RESUMED, env=env)
+    desk.run(program, *run, BROKEN, env=env, check=False)
 
 
 def make_kilo(desk: Desk) -> None:
-    make_opencode(desk, "kilo")
+    make_opencode(desk, "kilo", "--auto")
 
 
 # --- Goose ----------------------------------------------------------------------------------------

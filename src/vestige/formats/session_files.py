@@ -69,11 +69,14 @@ def take_head(records: Iterator[KnownRecord]) -> Iterator[KnownRecord]:
 
 
 def estimate_unread(path: Path, count: int) -> int:
-    """Return about how many lines a long file has, besides those that were read."""
+    """Return about how many lines a long file has besides the `count` records of its head."""
+    if count < FIRST_PAGE_EVENTS:
+        return 0  # the head is all of it
     size = path.stat().st_size
     with open(path, "rb") as file:
         sample = file.read(4 * 1024 * 1024)
-    return max(0, size * sample.count(b"\n") // max(1, len(sample)) - count)
+    lines = size * sample.count(b"\n") // max(1, len(sample))
+    return max(1, lines - count)  # a line may have been several records
 
 
 def validate_source(source: Source) -> Sequence[Problem]:

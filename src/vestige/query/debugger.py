@@ -252,7 +252,7 @@ class Debugger:
         trajectory = opened.once(price_steps)
         last_good = find_last_good(self.store, opened, self._open_run)
         answer = OverviewAnswer(run, trajectory, report, last_good, surfaces, cost, found_as, notes)
-        answer.ids = ids
+        answer.ids, answer.unread = ids, self.unread
         answer.lineage = find_lineage(self.store, run)
         return self._placed(answer)
 
@@ -407,7 +407,7 @@ class Debugger:
         from vestige.query.views.transcript import TranscriptOptions
 
         chosen = None if step is None else str(step)
-        options = TranscriptOptions(after, limit, chosen, agent, full, ids)
+        options = TranscriptOptions(after, limit, chosen, agent, full, ids, self.unread)
         opened = self._open(id)
         return self._lazy("vestige.query.views.transcript", "transcript_answer", opened, options)
 

@@ -42,6 +42,14 @@ class CommandAnswer(Answer):
         return formatting.single_line(f"{command} {self.at}".strip(), 300)
 
 
+def unread_line(unread: int) -> str:
+    """Return the line of a page about a file of which only the beginning was read."""
+    return (
+        f"partial: only the beginning was read; about {unread} more events follow."
+        " For all of them, import the file: vestige import"
+    )
+
+
 def shell_word(text: str) -> str:
     """Quote a word for a shell; control characters are written as escapes."""
     plain = "".join(

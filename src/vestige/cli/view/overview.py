@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.limits import OVERVIEW_ALL_MAX
 
 
 @click.command(
@@ -27,6 +30,14 @@ def overview(id: str | None, ids: bool, home: Home, as_json: bool, budget: int |
     ID is a run id or its first characters, a short id, the id of a span, conversation or tool
     call, a pasted log line, or a path. Default: the latest run.
     """
-    with open_debugger(home, id) as (debugger, found_id):
+    glance = not as_json and id is not None and _is_very_long(id)
+    with open_debugger(home, id, glance=glance) as (debugger, found_id):
         answer = debugger.overview(found_id, ids=ids)
     print_answer(answer, as_json, budget)
+
+
+def _is_very_long(path: str) -> bool:
+    try:
+        return os.path.isfile(path) and os.path.getsize(path) > OVERVIEW_ALL_MAX
+    except (OSError, ValueError):  # an id, or a pasted log line
+        return False

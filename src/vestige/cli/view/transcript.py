@@ -54,7 +54,8 @@ def transcript(
     A step is one model call. Every text is shown once: a history that is sent again is left
     out, and a repeated passage is a reference to its step. Steps of a sub-agent are indented.
     """
-    with open_debugger(home, id) as (debugger, id_to_query):
+    is_first_page = not as_json and step is agent is after is None
+    with open_debugger(home, id, glance=is_first_page) as (debugger, id_to_query):
         answer = debugger.transcript(
             id_to_query, after=after, limit=limit, step=step, agent=agent, full=full, ids=ids
         )

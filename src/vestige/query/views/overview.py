@@ -20,7 +20,7 @@ from vestige.query.failures.suite_cases import render_failed_cases
 from vestige.query.fold import fold_text
 from vestige.query.ids.lineage import Lineage
 from vestige.query.stats.costs import Cost, format_dollars
-from vestige.query.text_layout import CommandAnswer, cost, fit, show_recorded_ids
+from vestige.query.text_layout import CommandAnswer, cost, fit, show_recorded_ids, unread_line
 from vestige.query.trajectory import Step, Trajectory
 from vestige.query.trajectory.headline import shorten_headline, step_result, step_title
 from vestige.query.views.lines.common_attributes import find_common
@@ -65,10 +65,14 @@ class OverviewAnswer(CommandAnswer):
     """The run that this one is a replay or a fork of."""
     ids: bool = False
     """Show the recorded ids of spans in place of the short ones."""
+    unread: int = 0
+    """Approximate number of events of a long file that were not read."""
 
     def lines(self, budget: int) -> list[str]:
         short = self.run.info.short_id
         head = [*header(self.run), *(f"!! {text}" for text in stamps(self.run)[:2])]
+        if self.unread:
+            head.insert(1, unread_line(self.unread))
         if budget < 200:
             head = head[:1]
         lead = [

@@ -23,7 +23,7 @@ from vestige.query import formatting
 from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.evidence import Evidence
 from vestige.query.fold import fold_text
-from vestige.query.text_layout import CommandAnswer, truncate_line
+from vestige.query.text_layout import CommandAnswer, truncate_line, unread_line
 from vestige.query.trajectory import Item as Content
 from vestige.query.trajectory import Step, Trajectory, build_trajectory
 from vestige.query.views.lines.content_lines import (
@@ -67,6 +67,8 @@ class TranscriptOptions:
     full: bool = False
     ids: bool = False
     """Show the recorded ids of spans in place of the short ones."""
+    unread: int = 0
+    """Approximate number of events of a long file that were not read."""
 
     def words(self) -> list[str]:
         """Return the options for the next command."""
@@ -203,6 +205,8 @@ class TranscriptAnswer(CommandAnswer):
                 folded = block.number if _is_folded(lines) else None
             rows += lines
             spent += tokens
+        if self.options.unread:
+            return [*rows, (self._more(blocks[-1]), "log")]
         if self.options.full or folded is None:
             return rows
         return [*rows, (self._rest(folded), "log")]
@@ -211,7 +215,10 @@ class TranscriptAnswer(CommandAnswer):
         """Return the steps of this page and the items that belong to no step."""
         blocks: list[Step | Item] = []
         first = self.begin
-        if self.options.after is None:
+        if self.options.unread:
+            # The last step may be read only in part, so the next page shows it.
+            blocks += self.steps[:-1] or self.steps
+        elif self.options.after is None:
             blocks += self.steps
         elif first is None:
             return []
@@ -278,6 +285,8 @@ class TranscriptAnswer(CommandAnswer):
         spent = formatting.duration(took)
         text = f"{info.short_id} {name}: {outcome} after {spent}, {', '.join(facts)}"
         yield text, f"head {info.outcome}"
+        if self.options.unread:
+            yield unread_line(self.options.unread), "ok"
         task = self.trajectory.task
         if task is None or self.options.step is not None or self.options.agent is not None:
             return

@@ -61,6 +61,9 @@ _WINDOW = 2 * SECRET_LENGTH_MAX
 _ROUNDS_MAX = 8
 _GROUP = 50
 """Short texts that are searched together."""
+_CLEAN_MIN = 256
+_CLEAN_MAX = 512
+"""Hashes of searched texts that are remembered: arguments of a tool are also in the answer."""
 
 _JSON_STARTS = ("{", "[", " ", "\n", "\t", "\r")
 _TEXTS = ("component", "type", "name", "message", "level", "status", "conversation_id")
@@ -91,6 +94,8 @@ class Redactor:
         # Reentrant: a signal handler may register a secret, or emit, while its thread has the lock.
         self._learning = threading.RLock()
         self._find_secrets: Callable[[str], list[Hit]] | None = None
+        self._clean: dict[int, int] = {}
+        """Hashes of texts without secrets, with the value of `learned` at that time."""
         register_finder(self)
 
     @property
@@ -153,6 +158,7 @@ class Redactor:
 
         other = copy.copy(self)
         other._word, other._find_secrets, other._learning = None, None, threading.RLock()
+        other._clean = {}
         return other
 
     def forked(self) -> None:
@@ -343,14 +349,25 @@ class Redactor:
         return self.redact_text(text, counts)
 
     def redact_text(self, text: str, counts: Counts | None) -> str:
+        learned = self.learned
+        if len(text) >= _CLEAN_MIN and self._clean.get(hash(text)) == learned:
+            return text
         # Repeat until nothing changes: the union of two overlapping hits may end elsewhere than
         # either hit, and redacting twice must give the same result as redacting once.
         for _ in range(_ROUNDS_MAX):
             hits = [hit for hit in self.find(text) if hit.new is not None]
             if not hits:
+                self._remember_clean(text, learned)
                 break
             text = replace_hits(text, hits, counts)
         return text
+
+    def _remember_clean(self, text: str, learned: int) -> None:
+        if len(text) < _CLEAN_MIN:
+            return
+        if len(self._clean) >= _CLEAN_MAX:
+            self._clean = {}  # replaced, not changed: another thread may read it
+        self._clean[hash(text)] = learned
 
     def stream(self, chunks: Iterable[str], counts: Counts | None = None) -> Iterator[str]:
         """Redact a long text that arrives in chunks (chunked_text.py)."""

@@ -473,7 +473,7 @@ _UNHINTED: Final = tuple(rule for rule in RULES if not rule.hints)
 
 
 LONG_TEXT: Final = 2_048
-"""Characters from which one pass for all hints is faster than a search for each of them."""
+"""Characters from which one pass for all literals is worth building its database."""
 
 
 def find_shaped(text: str) -> Iterator[Hit]:
@@ -487,17 +487,14 @@ def find_shaped(text: str) -> Iterator[Hit]:
 
 def _find_hinted(text: str) -> list[Rule]:
     """Return the rules that have a hint in a text."""
-    find = _hint_search() if len(text) >= LONG_TEXT else None
-    if find is None:
-        return [rule for hint, rule in _BY_HINT if hint in text]
-    return [_BY_HINT[number][1] for number in find(text)]
+    return [_BY_HINT[number][1] for number in _hint_search().find(text)]
 
 
 @cache
-def _hint_search() -> LiteralSearch | None:
-    from vestige.record.redaction.scan_engines import build_literal_search
+def _hint_search() -> LiteralSearch:
+    from vestige.record.redaction.scan_engines import LiteralSearch
 
-    return build_literal_search([hint for hint, _ in _BY_HINT])
+    return LiteralSearch([hint for hint, _ in _BY_HINT], LONG_TEXT)
 
 
 _ENCODED_STEMS: Final = (
@@ -519,3 +516,11 @@ def base64_fragments() -> tuple[str, ...]:
             complete = (shift + len(stem)) * 8 // 6
             found.append(coded[(shift * 8 + 5) // 6 : complete])
     return tuple(dict.fromkeys(found))
+
+
+@cache
+def base64_search() -> LiteralSearch:
+    """Return the search for these fragments."""
+    from vestige.record.redaction.scan_engines import LiteralSearch
+
+    return LiteralSearch(base64_fragments(), LONG_TEXT)

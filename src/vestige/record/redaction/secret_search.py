@@ -110,9 +110,9 @@ def find_percent_encoded(text: str, find: Callable[[str], list[Hit]]) -> list[Hi
 
 def find_base64(text: str, find: Callable[[str], list[Hit]]) -> list[Hit]:
     """Return the base64 texts that contain a secret. Each is masked completely."""
-    from vestige.record.redaction.secret_patterns import Hit, base64_fragments
+    from vestige.record.redaction.secret_patterns import Hit, base64_fragments, base64_search
 
-    fragments = [fragment for fragment in base64_fragments() if fragment in text]
+    fragments = [base64_fragments()[number] for number in base64_search().find(text)]
     if not fragments:
         return []
     import base64
