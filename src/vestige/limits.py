@@ -222,6 +222,12 @@ INGEST_KEY_WAITING_MAX = 64 * MIB
 INGEST_KEY_REQUESTS_MAX = 100
 """Requests of one key that are not answered yet."""
 
+SEGMENTS_WAITING_MAX = 100_000
+"""Segments that wait for the loader. Beyond it the server answers 503 and asks to retry."""
+
+SEGMENTS_WAITING_BYTES_MAX = 64 * 1024 * MIB
+"""Their compressed size."""
+
 PARCEL_RECORDS_MAX = 150_000
 """Records of one request. It is stored in one transaction, for which others wait. `ship` sends
 fewer, and fewer still after a refusal."""

@@ -22,6 +22,7 @@
     VESTIGE_OPENWOP_BUNDLE_BYTES  the maximum size of a bundle, e.g. 8MB
     VESTIGE_RETENTION_AGE         how long runs are kept, e.g. 7d
     VESTIGE_RETENTION_BODY_BYTES  how many bytes of bodies are kept, e.g. 256MB
+    VESTIGE_SEGMENTS    where servers write files for a loader: s3://BUCKET/PREFIX or a folder
     VESTIGE_STORE       the address of a store on a server, e.g. clickhouse://db:8123/vestige
 
 In config.toml the names are lower case without the prefix: `level = "info"`. The prices of your own
@@ -103,6 +104,8 @@ class Settings(msgspec.Struct, frozen=True):
     retention_body_bytes: int = RETENTION_BODY_BYTES
     store: str = ""
     """The address of a store on a server. Empty: the file store.db of the home."""
+    segments: str = ""
+    """Where the server writes segments for a loader. Empty: it stores records itself."""
     prices: Mapping[str, ModelPrice] = {}
     """Prices by model name, which override the built-in price table."""
 
@@ -137,6 +140,7 @@ def read_settings(home: Home, env: Mapping[str, str] | None = None) -> Settings:
         retention_age_s=read("retention_age", parse_duration, float(RETENTION_AGE_S)),
         retention_body_bytes=read("retention_body_bytes", parse_size, RETENTION_BODY_BYTES),
         store=read("store", _address, ""),
+        segments=read("segments", _segments, ""),
         prices=source.prices(),
     )
     source.reject_unread()
@@ -153,6 +157,11 @@ def find_store(home: Home) -> str | Path:
     if os.path.islink(home.store):  # a file that was opened by its path
         return home.store
     return _Source(home, os.environ).read("store", _address, "") or home.store
+
+
+def find_segments(home: Home) -> str:
+    """Return where the server writes segments for a loader, or an empty string."""
+    return _Source(home, os.environ).read("segments", _segments, "")
 
 
 def find_home(root: str | os.PathLike[str] | Home | None) -> tuple[Home, Settings]:
@@ -217,6 +226,12 @@ def parse_size(text: str) -> int:
 def _address(text: str) -> str:
     if text and not re.match(r"(?i)clickhouses?://[^/]", text):
         raise ValueError("expected an address such as clickhouse://db:8123/vestige")
+    return text
+
+
+def _segments(text: str) -> str:
+    if "://" in text and not re.match(r"s3://[a-z0-9][a-z0-9.-]{1,61}(/|$)", text):
+        raise ValueError("expected s3://BUCKET/PREFIX or a folder")
     return text
 
 

@@ -272,3 +272,36 @@ def test_a_sync_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
         store.sync()
 
     assert len(failures) == 2
+
+
+def test_the_cost_of_new_spans_does_not_grow_with_the_store(tmp_path: Path) -> None:
+    """Span ids are random. Entries of new spans must still be on few pages of the indexes."""
+    path = tmp_path / "store.db"
+    rng = random.Random(7)
+
+    def append(store: SqliteStore, first: int) -> int:
+        """Store 2,000 spans. Return the bytes that were written to the log."""
+        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        spans = [
+            SpanOpen(
+                1,
+                f"{run:016x}",
+                at + 1,
+                1_000 + at,
+                f"3d1957bd-0000-4000-8000-{run:012x}",
+                f"{rng.getrandbits(64):016x}",
+                "agent",
+                "tool",
+                "search",
+            )
+            for run in range(first, first + 100)
+            for at in range(20)
+        ]
+        store.append(spans)
+        return path.with_name("store.db-wal").stat().st_size
+
+    with SqliteStore.open(path) as store:
+        store._connection.execute("PRAGMA wal_autocheckpoint = 0")
+        written = [append(store, number * 100) for number in range(12)]
+
+    assert written[-1] < 1.5 * written[1], written

@@ -201,13 +201,13 @@ def test_an_older_store_is_the_default_tenants(tmp_path: Path) -> None:
     [
         ("SELECT * FROM spans WHERE run = 1", "spans_run"),
         ("SELECT s.* FROM spans s JOIN runs r ON r.id = s.run WHERE r.run_id = 'x'", "spans_run"),
-        ("SELECT * FROM spans WHERE span_id = 'x'", "spans_id"),
+        ("SELECT * FROM spans WHERE run = 1 AND span_id = 'x'", "spans_id"),
         ("SELECT * FROM logs WHERE run = 1", "logs_run"),
         ("SELECT * FROM links WHERE target_span = 'x'", "links_target"),
         ("SELECT * FROM runs WHERE run_id = 'x'", "sqlite_autoindex_runs_1"),
         (
             "SELECT * FROM spans s JOIN runs r ON r.id = s.run"
-            " WHERE s.span_id >= 'x' AND s.span_id < 'y'",
+            " WHERE r.run_id = 'x' AND s.span_id >= 'x' AND s.span_id < 'y'",
             "spans_id",
         ),
         (

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import pytest
 from support.clickhouse import ClickHouseServer
 from support.stored_runs import make_run, run_id_of, writer_of
 from vestige.errors import StoreError
+from vestige.fleet.server.receive import Receiver
+from vestige.fleet.shipment import Shipment
+from vestige.home import Home
+from vestige.record.types import BodyInfo, SpanOpen
+from vestige.store.clickhouse import writer as clickhouse_writer
 from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.ingest.commit_log import CommitConflictError
 from vestige.store.open import open_store
 from vestige.store.protocol import Position, RunFilter, Store
 
@@ -163,3 +170,32 @@ def test_a_writer_that_is_killed_has_lost_no_record_that_it_acknowledged(address
         assert [run.span_count for run in runs] == [3] * len(runs)
         (total,) = store.sum_rollups("tool", None)
         assert total.count == len(runs)
+
+
+def test_long_bodies_survive_a_commit_that_is_repeated(
+    address: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server commits in between, so all operations of the transaction run again."""
+    monkeypatch.setenv("VESTIGE_STORE", address)
+    body = b"long " * 20_000
+    info = BodyInfo(spilled_bytes=len(body), sha256=sha256(body).hexdigest())
+    opened = SpanOpen(
+        1, writer_of(1), 1, 1_000, run_id_of(1), "a" * 16, "agent", "run", "x", body_info=info
+    )
+    shipment = Shipment([opened], {(writer_of(1), 1): body})
+    conflicts = [CommitConflictError()]
+    commit = clickhouse_writer.commit
+
+    def conflict_once(*args: Any) -> None:
+        if conflicts:
+            raise conflicts.pop()
+        commit(*args)
+
+    monkeypatch.setattr(clickhouse_writer, "commit", conflict_once)
+    with Receiver(home) as receiver, receiver.transaction():
+        receiver.store_now(shipment, "default")
+    with open_store(address, readonly=True) as store:
+        (span,) = store.load_run(run_id_of(1)).spans
+        assert span.input is not None and span.input.id is not None
+        assert store.read_body(span.input.id) == body
+    assert not conflicts

@@ -56,6 +56,12 @@ if TYPE_CHECKING:
     metavar="ADDRESS",
     help="Store runs on a server: clickhouse://HOST:8123/DATABASE (default: the setting `store`).",
 )
+@click.option(
+    "--segments",
+    metavar="PLACE",
+    help="Write accepted records as files to s3://BUCKET/PREFIX or a directory, for"
+    " `vestige store load`.",
+)
 @otlp_option
 @click.option("--no-collect", is_flag=True, help="Do not import journals.")
 @click.option(
@@ -71,6 +77,7 @@ def serve(
     insecure: bool,
     names: tuple[str, ...],
     address: str | None,
+    segments: str | None,
     otlp: OtlpPorts | None,
     no_collect: bool,
     no_log: bool,
@@ -83,9 +90,13 @@ def serve(
     the token. With keys, every client needs one. Journals are imported continuously.
     """
     from vestige.server.access_log import Log
+    from vestige.settings import find_segments
 
     if address is not None:
         os.environ["VESTIGE_STORE"] = address  # also for the processes that ingest and collect
+    if segments is not None:
+        os.environ["VESTIGE_SEGMENTS"] = segments  # for the process that ingests
+        find_segments(home)  # reports a place that is not valid
     from vestige.server.run_server import make_server
     from vestige.server.run_server import serve as serve_http
 

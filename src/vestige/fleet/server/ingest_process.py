@@ -5,8 +5,8 @@
 
 Decompressing, parsing, redacting and writing can occupy a core. In a thread of the server they
 would slow down all readers. The server sends the compressed bytes over a pipe and gets a reply when
-they are durable. Shipments that arrive during a commit share the next transaction, so more requests
-cost fewer commits each.
+they are durable: in the store, or in a segment (fleet/segments). Shipments that arrive during a
+commit share the next transaction, so more requests cost fewer commits each.
 
 Tenants take turns (fleet/server/fair_queue.py). Shipments are opened in threads beside the writer's
 and stored in steps. A step shares its transaction with other shipments, so none has to wait until a
@@ -36,6 +36,8 @@ import msgspec
 from vestige._runtime import clock
 from vestige._runtime.gc_pause import pause_gc
 from vestige.errors import ForeignRunError, ParcelTooLargeError, StoreError, VestigeError
+from vestige.fleet.segments.segment_storage import open_storage
+from vestige.fleet.segments.segment_writer import SegmentReceiver
 from vestige.fleet.server.fair_queue import FairQueue
 from vestige.fleet.server.receive import (
     JOURNAL,
@@ -50,6 +52,7 @@ from vestige.fleet.server.receive import (
 from vestige.home import Home, get_home
 from vestige.limits import DRAIN_S
 from vestige.record.redaction.redactor import Redactor
+from vestige.settings import find_segments
 
 
 class _Header(msgspec.Struct):
@@ -275,7 +278,7 @@ class _Writer:
         self._ready = ready
         self._out = out
         self._finish = finish
-        self._receiver: Receiver | None = None
+        self._receiver: Receiver | SegmentReceiver | None = None
         self._storing: deque[_StoringShipment] = deque()
         """Shipments that are not stored completely, in the order of their turns."""
         self._openers = OPENERS
@@ -289,7 +292,7 @@ class _Writer:
         done: dict[int, Outcome | Exception] = {}
         try:
             if self._receiver is None:
-                self._receiver = Receiver(self._home)
+                self._receiver = _open_receiver(self._home)
             with self._receiver.transaction():
                 self._store_some(touched, done)
         except (OSError, StoreError) as error:
@@ -338,6 +341,12 @@ class _Writer:
             else:
                 self._storing.append(shipment)
             self._gather(wait=False)
+
+
+def _open_receiver(home: Home) -> Receiver | SegmentReceiver:
+    """Return a receiver that stores shipments, or writes segments if a place for them is set."""
+    location = find_segments(home)
+    return SegmentReceiver(open_storage(location)) if location else Receiver(home)
 
 
 def _reply(number: int, outcome: Outcome | Exception) -> Reply:

@@ -76,7 +76,8 @@ class Receiver:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._redactor = Redactor(cache_folder=home.scanners)
-        self._shipment = Shipment()
+        self._bodies: dict[tuple[str, int], bytes] = {}
+        """Long bodies of the current transaction, which a store may repeat."""
         self._ended = 0
         self._store = self._open_store()
 
@@ -103,7 +104,7 @@ class Receiver:
                 for delivery in deliveries
             ]
             with self.transaction():
-                return [self._run(self.store(found, tenant)) for found, tenant in opened]
+                return [self.store_now(found, tenant) for found, tenant in opened]
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -112,8 +113,11 @@ class Receiver:
             self._store.close()
             self._store = self._open_store()
         self._ended = 0
-        with self._store.transaction():
-            yield
+        try:
+            with self._store.transaction():
+                yield
+        finally:
+            self._bodies.clear()
         if self._ended:
             stamp_dead(self._home, self._store)
 
@@ -125,24 +129,23 @@ class Receiver:
             result = yield from store_in_steps(self._store, opened, tenant)
             return Receipt(result.records, result.new, result.rejected, 0, result.message)
         yield
-        self._shipment = opened
         renamed = rename_collisions(
             self._store, opened.records, tenant, [end.writer for end in opened.ends]
         )
         opened.rename_writers(renamed.writers)
+        self._bodies.update(opened.bodies)
         try:
             new, ended = self._store.append_remote(
                 _in_order(opened.records), [(end.writer, end.fault) for end in opened.ends], tenant
             )
         except (ForeignRunError, ParcelError) as error:
             return _without_traceback(error)
-        finally:
-            self._shipment = Shipment()
         self._ended += ended
         return Receipt(len(opened.records), new, opened.malformed, ended)
 
-    @staticmethod
-    def _run(steps: StoreSteps) -> Outcome:
+    def store_now(self, opened: Opened, tenant: str) -> Outcome:
+        """Store a delivery in all its steps, in the caller's transaction."""
+        steps = self.store(opened, tenant)
         while True:
             try:
                 next(steps)
@@ -151,7 +154,7 @@ class Receiver:
                 return outcome
 
     def _read_spill(self, writer: str, seq: int, info: BodyInfo) -> bytes | None:
-        return self._shipment.read_spill(writer, seq, info)
+        return self._bodies.get((writer, seq))
 
 
 def open_delivery(delivery: Delivery, redactor: Redactor) -> Opened:

@@ -129,10 +129,11 @@ class Client:
                 settings={**READ_SETTINGS, **(settings or {})},
                 column_formats=dict.fromkeys(as_bytes, "bytes") or None,
             )
+            # The rows are read from the connection here, which may break meanwhile.
+            return result.column_names, result.result_rows
         except Exception as error:
             check_cancelled()
             raise _convert(error, self.address) from error
-        return result.column_names, result.result_rows
 
     def value(self, sql: str, **parameters: Any) -> Any:
         """Return the first value of a query, or None if it has no rows."""

@@ -346,7 +346,7 @@ WHERE ended IS NULL
 
 _SUPERVISED_END = """
 SELECT root.attributes, r.ended_ns FROM writers w
-JOIN spans p ON p.span_id = w.process_span
+JOIN spans p ON p.span_id = w.process_span AND p.type = 'process'
 JOIN runs r ON r.id = p.run
 JOIN spans root ON root.span_id = r.root_span AND root.run = r.id
 WHERE w.writer = ? AND r.ended_ns IS NOT NULL AND root.attributes IS NOT NULL

@@ -265,6 +265,14 @@ ALTER TABLE runs ADD COLUMN missing_count INTEGER NOT NULL DEFAULT 0; -- dropped
 CREATE INDEX runs_rootless ON runs(id) WHERE root_span IS NULL AND outcome = 'running';
 """
 
+_SPANS_BY_RUN = """
+-- Span ids are random: an index that begins with them has its new entries on as many pages as there
+-- are new spans. In the order of runs they are next to each other.
+DROP INDEX spans_id;
+CREATE UNIQUE INDEX spans_id ON spans(run, span_id);
+CREATE INDEX IF NOT EXISTS spans_process ON spans(span_id) WHERE type = 'process';
+"""
+
 STEPS: tuple[str, ...] = (
     _RUNS + body_store.TABLES,
     _FINDINGS,
@@ -281,6 +289,7 @@ STEPS: tuple[str, ...] = (
     withdraw_crash_stamps.INDEXES,
     _MISSING,
     external_spans.MODEL_CALLS,
+    _SPANS_BY_RUN,
 )
 """Step n migrates a store from version n to n + 1."""
 

@@ -83,7 +83,8 @@ def find_spans(connection: sqlite3.Connection, text: str) -> list[SpanRef]:
     else:
         return []
     rows = connection.execute(
-        f"SELECT {_SPAN_REF} FROM spans s JOIN runs r ON r.id = s.run WHERE {where}"
+        # Spans are indexed by run, then by id: all runs are looked through, not all spans.
+        f"SELECT {_SPAN_REF} FROM runs r CROSS JOIN spans s ON s.run = r.id WHERE {where}"
         " ORDER BY s.id LIMIT 50",
         values,
     )
