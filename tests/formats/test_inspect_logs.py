@@ -210,3 +210,26 @@ def test_the_newest_inspect_makes_logs_that_are_read_alike(tmp_path: Path) -> No
     subprocess.run([python, DATA / "make.py", tmp_path], check=True, cwd=tmp_path)
     _check_orders(tmp_path / "orders.eval")
     _check_delegating(tmp_path / "delegating.json")
+
+
+def test_the_directory_of_an_archive_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading it again for each sample took minutes for a log of many samples."""
+    path = tmp_path / "many.eval"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(300):
+            archive.writestr(f"samples/{number}_epoch_1.json", json.dumps({"id": number}))
+    opened = []
+
+    class Archive(detect.zipfile.ZipFile):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            opened.append(arguments)
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(detect.zipfile, "ZipFile", Archive)
+
+    log = detect.open_log(path)
+
+    assert [log.sample(number)["id"] for number in range(1, 301)] == list(range(300))
+    assert len(opened) == 1

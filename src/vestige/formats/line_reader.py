@@ -203,7 +203,7 @@ class JsonLines(Generic[Entry]):
         """Decode one line. Raise ValueError if it is not a JSON object."""
         try:
             return self._decode(line)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._decode_loosely(line)
 
     def _decode_loosely(self, line: bytes) -> Entry:

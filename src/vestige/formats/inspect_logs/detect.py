@@ -62,6 +62,7 @@ class Log:
         self._items: list[Raw] = []
         self._names: list[str] = []
         self._members: dict[str, Raw] = {}
+        self._archive: zipfile.ZipFile | None = None
         if path.suffix == _ARCHIVE:
             self._index_archive()
         else:
@@ -96,12 +97,13 @@ class Log:
     def _index_archive(self) -> None:
         try:
             check_directory(self.path, "an .eval log")
-            with zipfile.ZipFile(self.path) as archive:
-                infos = archive.infolist()
+            # Stays open: reading its directory again for every sample would take minutes.
+            self._archive = zipfile.ZipFile(self.path)
         except UnreadableError:
             raise
         except _ERRORS as error:
             raise UnreadableError(f"{self.path}: damaged ({error}).") from None
+        infos = self._archive.infolist()
         total = sum(info.file_size for info in infos)
         packed = sum(info.compress_size for info in infos)
         if total > BUNDLE_TOTAL_MAX or (
@@ -119,8 +121,10 @@ class Log:
         self._names = list(dict.fromkeys(names))[:FOREIGN_RUNS_MAX]
 
     def _read(self, name: str) -> bytes:
+        if self._archive is None:
+            raise UnreadableError(f"{self.path}: has no {name}.")
         try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(name) as member:
+            with self._archive.open(name) as member:
                 data = member.read(FOREIGN_FILE_MAX + 1)
         except KeyError:
             raise UnreadableError(f"{self.path}: has no {name}.") from None
