@@ -460,7 +460,8 @@ def test_what_the_owner_found_tells_a_tenant_nothing_of_others(
         store._connection.execute("DELETE FROM findings")  # what other tests had kept
     with SqliteStore.open(home.store, readonly=True) as store:
         saved: list[Any] = []
-        conversation = _build_evidence(store, store.load_run(found["a"].run_id)).conversation
+        run_of_a = store.load_run(found["a"].run_id)
+        conversation = _build_evidence(store, run_of_a, None).conversation
         owner = Debugger(store, keep=lambda run, results: saved.append((run, results)))
         owner.check(found["a"].run_id)
         good = owner.overview(found["a"].run_id).last_good
