@@ -7,7 +7,6 @@ environments of their own (`make test-full`); the table that they print is in th
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,11 +122,8 @@ def test_an_agent_of_the_newest_release_has_its_tree(
 ) -> None:
     """Nothing of Vestige is installed in the environment of the agent."""
     agent = NEWEST[name]
-    folder = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = str(folder / "bin" / "python")
-    install = [python, "-m", "pip", "install", "-q", *agent.packages]
-    if subprocess.run(install, capture_output=True, check=False).returncode:
+    python = frameworks.make_environment(tmp_path / "environment", agent.packages)
+    if python is None:
         pytest.skip(f"{', '.join(agent.packages)} cannot be installed here")
     check_agent(agent, home, provider, python)
 

@@ -75,6 +75,20 @@ class Recording(NamedTuple):
         return [span for span in self.run.spans if span.type in types]
 
 
+def make_environment(folder: Path, packages: tuple[str, ...]) -> str | None:
+    """Install packages in an environment of their own, and return its Python; None without them.
+
+    uv does it where it is installed: some of these packages need a minute with pip.
+    """
+    uv = shutil.which("uv")
+    make = [uv, "venv", "-q", "-p", sys.executable] if uv else [sys.executable, "-m", "venv"]
+    subprocess.run([*make, str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    install = [uv, "pip", "install", "-p", python] if uv else [python, "-m", "pip", "install"]
+    done = subprocess.run([*install, "-q", *packages], capture_output=True, check=False)
+    return None if done.returncode else python
+
+
 def run_plain(python: str, agent: str, provider: Provider) -> str:
     return _run([python, agent], provider.environment())
 

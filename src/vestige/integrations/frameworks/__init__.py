@@ -33,7 +33,10 @@ MODULES: dict[str, tuple[tuple[str, str], ...]] = {
         ("agent_framework._tools", "install"),
         ("agent_framework_orchestrations._handoff", "install_handoffs"),
     ),
-    "google_adk": (("google.adk.telemetry.tracing", "install"),),
+    "google_adk": (
+        ("google.adk.telemetry.tracing", "install"),
+        ("google.adk.tools.function_tool", "install_tools"),
+    ),
     "claude_agent_sdk": (("claude_agent_sdk", "install"),),
     "mcp": (
         ("mcp.client.session", "install"),

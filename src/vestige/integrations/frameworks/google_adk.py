@@ -9,8 +9,10 @@ import functools
 from types import ModuleType
 from typing import Any
 
+from vestige.emit.replayed_tools import find_result, restore_value
 from vestige.integrations.faults import guarded
 from vestige.integrations.frameworks import opentelemetry
+from vestige.integrations.frameworks.tool_replay import is_replaying
 from vestige.integrations.frameworks.values import to_plain
 
 
@@ -24,6 +26,23 @@ def install(module: ModuleType) -> None:
         _end_tool(*args, **kwargs)
 
     module.trace_tool_call = trace_tool_call  # type: ignore[attr-defined]
+
+
+def install_tools(module: ModuleType) -> None:
+    """Answer tools from a recording in a replay. `module` is google.adk.tools.function_tool."""
+    if not is_replaying():
+        return
+    original = module.FunctionTool.run_async
+
+    @functools.wraps(original)
+    async def run_async(self: Any, *, args: Any, tool_context: Any) -> Any:
+        call_id = getattr(tool_context, "function_call_id", None)
+        found = find_result(original, arguments=to_plain(args), call_id=call_id)
+        if found is None:
+            return await original(self, args=args, tool_context=tool_context)
+        return restore_value(found)
+
+    module.FunctionTool.run_async = run_async
 
 
 @guarded

@@ -143,10 +143,12 @@ class SpanTracker:
             return
         if span.id not in self._without_input:
             body = None
+        if type == "tool" and (name or span.name).startswith(_HANDOFF_PREFIXES):
+            type = "handoff"  # noqa: A001
         if body is None and (name or span.name) == span.name and (type or span.type) == span.type:
             return
         details = OpeningDetails()
-        if (type or span.type) == "tool":
+        if (type or span.type) in ("tool", "handoff"):
             details = describe_request(span.run_id, name or span.name, body, call_id)
         span.reopen(details, name=name, type=type, body=body)
         replayed_tools.note(span, span.name, body, call_id)
