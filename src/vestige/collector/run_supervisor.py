@@ -46,6 +46,9 @@ class Proxy(Protocol):
 
     def prepare(self, run: Span, command: Sequence[str], env: dict[str, str]) -> dict[str, str]: ...
 
+    @property
+    def streams(self) -> Mapping[int, int]: ...
+
     def started(self, pid: int) -> None: ...
 
     def poll(self) -> None: ...
@@ -158,7 +161,8 @@ def _supervise(
         try:
             if proxy is not None:
                 env = proxy.prepare(run, command, env)
-            child = forwarder.set_child(_spawn(command, env))
+            streams = {} if proxy is None else proxy.streams
+            child = forwarder.set_child(_spawn(command, env, streams))
         except VestigeError as error:
             if proxy is not None:
                 proxy.end()
@@ -195,11 +199,15 @@ def _status(code: int) -> Status:
     return "ok" if code == 0 else "interrupted" if code < 0 else "error"
 
 
-def _spawn(command: Sequence[str], env: Mapping[str, str]) -> _Child:
+def _spawn(
+    command: Sequence[str], env: Mapping[str, str], streams: Mapping[int, int] | None = None
+) -> _Child:
+    """Start the command. `streams` replace its stdout and stderr."""
+    stdout, stderr = ((streams or {}).get(fd) for fd in (1, 2))
     try:
         # Inherited files stay open for the child: `<(...)` of a shell, a socket of systemd. Our own
         # files are not inheritable.
-        return _Child(command, env=env, close_fds=False)
+        return _Child(command, env=env, close_fds=False, stdout=stdout, stderr=stderr)
     except FileNotFoundError:
         raise NotFoundError(
             f"run: {command[0]}: command not found. Write a program and its arguments after `--`."

@@ -22,10 +22,13 @@ from vestige.boot.child_proxy import (
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.process_writer import PARENT_VARIABLE
+from vestige.proxy.program_streams import ProgramStreams
 from vestige.proxy.upstream import find_parent, parse_parent
 
 _START_S = 10.0
 _END_S = 10.0
+_RELAY_S = 0.5
+"""Seconds to wait for the exit of a proxy that has recorded everything."""
 
 MODULES = ("h11", "h2", "wsproto", "cryptography")
 
@@ -33,8 +36,10 @@ MODULES = ("h11", "h2", "wsproto", "cryptography")
 class RunProxy:
     """The proxy of one `vestige run`."""
 
-    def __init__(self, home: Home, env: Mapping[str, str]) -> None:
+    def __init__(self, home: Home, env: Mapping[str, str], *, prints: bool = False) -> None:
         self._home, self._env = home, dict(env)
+        self._prints = prints
+        self._output: ProgramStreams | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._lock = -1
@@ -65,11 +70,15 @@ class RunProxy:
         self._env["VESTIGE_SUPERVISOR"] = env["VESTIGE_SUPERVISOR"]
         env = {**env, FOLDER_VARIABLE: str(folder)}
         if needed:
+            if self._prints:
+                self._output = ProgramStreams()
             self._start()
             self._wait()
             variables = read_variables(str(folder))
             if variables is not None:
                 return with_variables(env, variables, join_parent(run, run.name))
+            if self._output is not None:
+                self._output.close_for_program()
             gap = "model calls were not recorded: the proxy did not start"
             run.log.warn(gap, gap=gap, count=1)
         return env
@@ -88,15 +97,19 @@ class RunProxy:
 
     def _start(self) -> None:
         assert self._folder is not None
+        output = self._output
+        arguments, files = ([], []) if output is None else (output.arguments, output.inherited)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "vestige.proxy.process", str(self._folder)],
+            [sys.executable, "-m", "vestige.proxy.process", str(self._folder), *arguments],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=self._env,
             start_new_session=True,
-            pass_fds=[self._lock],
+            pass_fds=[self._lock, *files],
         )
+        if output is not None:
+            output.close_for_proxy()
         self._send(f"pid {self._pid}\n")
 
     def _wait(self) -> None:
@@ -107,9 +120,16 @@ class RunProxy:
                 break
             sleep(0.005)
 
+    @property
+    def streams(self) -> Mapping[int, int]:
+        """The files that replace the command's stdout and stderr, by their numbers."""
+        return {} if self._output is None else self._output.for_program
+
     def started(self, pid: int) -> None:
         """Remember the command, which the proxy serves as long as it lives."""
         self._pid = pid
+        if self._output is not None:
+            self._output.close_for_program()
         self._send(f"pid {pid}\n")
 
     def poll(self) -> None:
@@ -129,6 +149,22 @@ class RunProxy:
             except OSError:
                 pass
 
+    def _has_recorded(self) -> bool:
+        """Wait until the proxy has recorded everything: it closes its standard output then.
+
+        It may live on, to relay what children of the command print that are left behind.
+        """
+        import select
+
+        assert self._process is not None and self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], _END_S)
+        self._process.stdout.close()
+        try:
+            self._process.wait(_RELAY_S)
+        except subprocess.TimeoutExpired:
+            pass
+        return bool(ready)
+
     def end(self, status: str = "ok") -> None:
         """End the proxy, after it has recorded what it observed, and delete its folder.
 
@@ -136,12 +172,15 @@ class RunProxy:
         """
         import shutil
 
+        if self._output is not None:
+            self._output.close_for_program()  # If the command could not be started.
         if self._process is not None and self._process.stdin is not None:
             self._send(f"end {status}\n")
             try:
                 self._process.stdin.close()
-                self._process.wait(_END_S)
-            except (OSError, subprocess.TimeoutExpired):
+            except OSError:
+                pass
+            if not self._has_recorded():
                 self._process.kill()
                 self._process.wait()
         if self._folder is not None:

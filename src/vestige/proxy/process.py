@@ -20,21 +20,29 @@ from pathlib import Path
 from vestige._runtime.clock import SYSTEM, sleep
 from vestige._runtime.proxy_folder import VARIABLES
 from vestige.home import get_home
+from vestige.process_writer import PARENT_VARIABLE
 from vestige.proxy.certificates import RunAuthority
 from vestige.proxy.hosts import HostRules
+from vestige.proxy.output import OutputReader, read_outputs
+from vestige.proxy.recording import RecordingThread
 from vestige.proxy.server import ProxyServer
 from vestige.proxy.upstream import Upstream
 from vestige.proxy.variables import find_bases, find_hosts, make_variables
 from vestige.recorder import Recorder
 from vestige.settings import read_settings
 from vestige.wire.capture import capture_http
+from vestige.wire.outgoing_request import SpanContext
 
 _POLL_S = 0.5
+_DRAIN_S = 1.0
+"""Seconds for the rest of the output, after the command has ended."""
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
-    sys.argv[0] = "vestige-proxy"  # The name of its process span.
+    folder, outputs = Path(sys.argv[1]), sys.argv[2:]
+    sys.argv[:] = ["vestige-proxy"]  # The name of its process span.
+    parent = os.environ.get(PARENT_VARIABLE, "")  # The recorder replaces it.
+    readers: list[OutputReader] = []
     sys.setswitchinterval(0.0005)  # Relaying never waits long for the recording thread.
     _raise_file_limit()
     home = get_home(None)
@@ -42,18 +50,39 @@ def main() -> None:
         with Recorder(home, crash_hooks=False, silence_s=0) as recorder:
             if recorder.enabled:
                 capture_http(recorder=recorder)
-                asyncio.run(_serve(recorder, folder))
+                command = _find_command(recorder, parent)
+                recording = RecordingThread()
+                readers += read_outputs(outputs, command, recording)
+                asyncio.run(_serve(recorder, folder, recording, readers))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        _report_end()
+        for reader in readers:
+            reader.wait()
 
 
-async def _serve(recorder: Recorder, folder: Path) -> None:
+def _report_end() -> None:
+    """Close the standard output: `vestige run` waits for it."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+async def _serve(
+    recorder: Recorder, folder: Path, recording: RecordingThread, readers: list[OutputReader]
+) -> None:
     env = dict(os.environ)
     hosts = [*read_settings(recorder.home).proxy_hosts, *find_hosts(env)]
     token = SYSTEM.writer_id()
     authority = RunAuthority()
     server = ProxyServer(
-        recorder._emitter, authority, HostRules(hosts), Upstream(env), token, find_bases(env)
+        recorder._emitter,
+        authority,
+        HostRules(hosts),
+        Upstream(env),
+        token,
+        find_bases(env),
+        recording,
     )
     listener = await server.start()
     variables = make_variables(env, folder, authority.pem, server.port, token)
@@ -74,7 +103,15 @@ async def _serve(recorder: Recorder, folder: Path) -> None:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:  # Connections that are still open.
         task.cancel()
     await asyncio.sleep(0.01)
+    for reader in readers:
+        reader.end(_DRAIN_S)
     server.close(status)
+
+
+def _find_command(recorder: Recorder, parent: str) -> SpanContext:
+    """Return the span of the command: what it prints belongs to it."""
+    run_id, _, span_id = parent.partition("/")
+    return SpanContext(recorder._emitter, run_id, span_id or None, "stdout")
 
 
 def _wait_for_end() -> str:

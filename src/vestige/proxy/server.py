@@ -65,6 +65,7 @@ class ProxyServer:
         upstream: Upstream,
         token: str,
         bases: Mapping[str, str],
+        recording: RecordingThread | None = None,
     ) -> None:
         self._emitter = emitter
         self._authority = authority
@@ -73,7 +74,7 @@ class ProxyServer:
         self._token = token
         self._bases = bases
         """The base URLs of providers, by their key in a path."""
-        self._thread = RecordingThread()
+        self._thread = recording or RecordingThread()
         self._tools: dict[str, InferredTools] = {}
         """The tools of each program, by the span that started it."""
         self._slots = asyncio.Semaphore(PROXY_CONNECTIONS_MAX)

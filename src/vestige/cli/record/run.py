@@ -64,8 +64,8 @@ def run(
 
     Python programs are recorded from the start, child processes included: HTTP calls to model
     providers, log records, stdout and stderr. Of other programs (Node, Go, curl, claude), the model
-    calls are recorded through a proxy, which needs `vestige[proxy]`. Terminal, signals and exit
-    code of the command are unchanged.
+    calls are recorded through a proxy, which needs `vestige[proxy]`, and stdout and stderr unless
+    they are a terminal. Terminal, signals and exit code of the command are unchanged.
 
     With --max-cost or --policy, the command is stopped (SIGTERM, then SIGKILL) when it breaks the
     rule, and the reason is recorded in the run. A policy that cannot be read is reported, and the
@@ -82,17 +82,19 @@ def run(
     then = partial(_print_summary, home) if summary else None
     rules = _read_rules(max_cost, policy)
     guard = partial(_find_reason, home, rules) if rules else None
-    proxy = None if no_wire else _make_proxy(home)
+    proxy = None if no_wire else _make_proxy(home, prints=not no_prints)
     sys.exit(run_command(home, command, env, name, then, guard, proxy=proxy))
 
 
-def _make_proxy(home: Home) -> RunProxy | None:
+def _make_proxy(home: Home, *, prints: bool) -> RunProxy | None:
     """Return the proxy for programs that are not Python, unless the settings turn it off."""
     from vestige.proxy.launch import RunProxy
     from vestige.settings import find_home
 
     _, settings = find_home(home)
-    return RunProxy(home, os.environ) if settings.wire and settings.proxy else None
+    if not settings.wire or not settings.proxy:
+        return None
+    return RunProxy(home, os.environ, prints=prints and settings.prints)
 
 
 def _read_rules(max_cost: float | None, policy: Path | None) -> WatchRules | None:

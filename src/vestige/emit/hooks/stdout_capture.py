@@ -13,7 +13,6 @@ exception (emit/process/crash_hooks.py).
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,11 +24,8 @@ from vestige._runtime.clock import SYSTEM, Now
 from vestige.emit import context
 from vestige.emit.exceptions import error_attributes
 from vestige.emit.hooks.print_suppression import SUPPRESSED, suppress_prints
-from vestige.limits import PRINT_MAX, PRINTS_AT_ONCE, PRINTS_PER_S
-
-# Escape sequences of terminals: colours, cursor movement, links and titles.
-_STYLE = re.compile(r"\x1b\[[0-9:;<=>?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
-_WRITTEN_OVER = re.compile(r"[^\n]*\r(?=[^\n])")
+from vestige.emit.hooks.printed_text import PrintAllowance, to_plain_text
+from vestige.limits import PRINT_MAX, PRINTS_PER_S
 
 
 class Prints:
@@ -41,7 +37,7 @@ class Prints:
         self.name = name
         self.write = write
         self._unfinished: dict[int, _Unfinished] = {}
-        self._allowance = _Allowance(now_ns)
+        self._allowance = PrintAllowance(now_ns)
 
     def __call__(self, *arguments: Any) -> Any:
         written = self.write(*arguments)
@@ -74,7 +70,7 @@ class Prints:
         self._record_line(line, sys.exc_info()[1] if by_traceback else None)
 
     def _record_line(self, line: _Unfinished, error: BaseException | None = None) -> None:
-        text = _plain("".join(line.parts))
+        text = to_plain_text("".join(line.parts))
         if not text.strip() or not self._allowance.take():
             return
         attributes: dict[str, Any] = {}
@@ -131,44 +127,3 @@ class _Unfinished:
         if room > 0:
             self.parts.append(text[:room])
         self.size += len(text)
-
-
-class _Allowance:
-    """A token bucket: PRINTS_AT_ONCE in a burst, then PRINTS_PER_S."""
-
-    def __init__(self, now_ns: Now) -> None:
-        self._now_ns = now_ns
-        self._left = float(PRINTS_AT_ONCE)
-        self._at_ns = now_ns()
-        self._left_out = 0
-        self.is_spent = False
-
-    def take(self) -> bool:
-        """Return whether a print may be recorded, and count it."""
-        self._refill()
-        if self.is_spent:
-            self._left_out += 1
-            return False
-        self._left -= 1
-        return True
-
-    def count_skipped(self) -> None:
-        """Count a print that was skipped without looking at its text."""
-        self._left_out += 1
-        self._refill()
-
-    def _refill(self) -> None:
-        now_ns = self._now_ns()
-        more = (now_ns - self._at_ns) * PRINTS_PER_S / 1e9
-        self._left, self._at_ns = min(self._left + more, PRINTS_AT_ONCE), now_ns
-        self.is_spent = self._left < 1
-
-    def pop_left_out(self) -> int:
-        left_out, self._left_out = self._left_out, 0
-        return left_out
-
-
-def _plain(text: str) -> str:
-    """Return the text as a screen shows it, without colours."""
-    text = _STYLE.sub("", text).replace("\r\n", "\n")
-    return _WRITTEN_OVER.sub("", text).strip("\n")
