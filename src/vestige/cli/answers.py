@@ -35,7 +35,7 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[Store]:
     if not home.root.is_dir():
         raise NotFoundError(explain_missing(home))
     catch_up(home)
-    with open_store(find_store(home), readonly=readonly) as store:
+    with open_store(find_store(home), readonly=readonly, root=home.root) as store:
         yield store
 
 

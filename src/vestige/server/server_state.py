@@ -204,7 +204,7 @@ class Server:
     def _make_debugger(self, tenant: str | None) -> Debugger:
         from vestige.collector.health import examine
 
-        store = open_store(find_store(self.home), readonly=True, tenant=tenant)
+        store = open_store(find_store(self.home), readonly=True, tenant=tenant, root=self.home.root)
         store_findings = self._findings_writer.store_later
         return Debugger(store, keep=store_findings, health=lambda: examine(self.home, store), at="")
 

@@ -36,6 +36,7 @@ def open_store(
     lasting: bool = True,
     synced: bool = False,
     tenant: str | None = None,
+    root: Path | None = None,
 ) -> Store:
     """Open a store; a writer creates and migrates it.
 
@@ -43,6 +44,7 @@ def open_store(
     `lasting`: the store survives a power cut. `synced`: each committed transaction does, too;
     otherwise the last transactions may be missing afterwards, but never in part.
     `tenant`: queries see only its runs, and rows that belong to them.
+    `root`: the data directory whose prices apply, if the store is on a server.
     """
     if is_server_address(location):
         from vestige.store.clickhouse import clickhouse_store
@@ -53,6 +55,7 @@ def open_store(
             readonly=readonly,
             read_spill=read_spill or clickhouse_store.no_spill,
             tenant=tenant,
+            root=root,
         )
     from vestige.store.sqlite.sqlite_store import SqliteStore, no_spill
 

@@ -95,6 +95,10 @@ class Store(
         """The file of an embedded store. None for a store on a server."""
 
     @property
+    def root(self) -> Path | None:
+        """The data directory that chose a store on a server, whose settings apply to it."""
+
+    @property
     def tenant(self) -> str | None:
         """The tenant whose runs are visible. None: all runs are visible."""
 

@@ -236,7 +236,7 @@ def _open_home(home: Home) -> Debugger:
         debugger.notice = f"{home.root}: cannot be written ({lag.reason}). Showing a copy."
         return debugger
 
-    store = open_store(find_store(home), readonly=True)
+    store = open_store(find_store(home), readonly=True, root=home.root)
     debugger = Debugger(
         store,
         keep=partial(_store_findings, find_store(home)),
@@ -284,7 +284,7 @@ def open_tenant(home: Home, tenant: str) -> Debugger:
     """
     from vestige.store.open import open_store
 
-    store = open_store(find_store(home), readonly=True, tenant=tenant)
+    store = open_store(find_store(home), readonly=True, tenant=tenant, root=home.root)
     return Debugger(store, keep=partial(_store_findings, find_store(home)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from click.testing import CliRunner
 from support.clickhouse import ClickHouseServer
 from support.stored_runs import make_run, run_id_of
 from vestige.cli.main import cli
+from vestige.fleet.segments.segment_storage import DirectoryStorage, make_key
 from vestige.fleet.server.receive import Receiver
 from vestige.home import Home
+from vestige.server.routes import health
+from vestige.server.server_state import Server
 from vestige.store.open import open_store, read_change_marker
 from vestige.store.protocol import SearchQuery
 
@@ -100,3 +104,38 @@ def test_the_marker_of_a_store_changes_with_its_commits(
 
     assert first == again == b"1" and read_change_marker(address) == b"2"
     assert read_change_marker("clickhouse://127.0.0.1:1/team") == b"none"
+
+
+def test_prices_of_the_home_apply_to_runs_on_the_server(address: str, home: Home) -> None:
+    with open_store(address) as store:
+        store.append(make_run(1))  # 120 input and 30 output tokens of the model m-1
+    before = json.loads(call("stats", "--by", "model", "--json").output)
+    home.config.write_text('[prices."m-1"]\ninput = 1000.0\noutput = 10000.0\n')
+    after = json.loads(call("stats", "--by", "model", "--json").output)
+    listed = json.loads(call("list", "cost>0.4", "--json").output)
+
+    assert "0.42" not in json.dumps(before)
+    assert "0.42" in json.dumps(after)
+    assert [run["id"] for run in listed["runs"]] == [run_id_of(1)]
+
+
+def test_metrics_show_the_state_of_the_engine_and_of_the_segments(
+    address: str, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VESTIGE_SEGMENTS", str(tmp_path / "segments"))
+    storage = DirectoryStorage(tmp_path / "segments")
+    storage.put(make_key("0" * 16, 1), b"12345")
+    with open_store(address) as store:
+        store.append(make_run(1))
+    server = Server(home)
+    gauges = {name: value for name, (value, _) in health._read_gauges(server).items()}
+
+    assert gauges["vestige_engine_commits"] == 1
+    assert 0 <= gauges["vestige_engine_commit_age_seconds"] < 3600
+    assert gauges["vestige_engine_parts"] >= 5 and gauges["vestige_engine_problems"] == 0
+    assert gauges["vestige_engine_bytes"] > 0 and gauges["vestige_engine_disk_free_bytes"] > 0
+    assert gauges["vestige_segments_waiting"] == 1
+    assert gauges["vestige_segments_waiting_bytes"] == 5
+    assert gauges["vestige_segments_rejected"] == 0
+    assert gauges["vestige_segments_lag_seconds"] >= 0
+    assert gauges["vestige_store_runs"] == 1

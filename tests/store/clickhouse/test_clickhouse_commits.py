@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from support.clickhouse import ClickHouseServer
-from support.stored_runs import make_run, run_id_of, writer_of
+from support.stored_runs import DAY_NS, T0, make_run, run_id_of, writer_of
 from vestige.errors import StoreError
 from vestige.fleet.server.receive import Receiver
 from vestige.fleet.shipment import Shipment
@@ -21,9 +21,10 @@ from vestige.home import Home
 from vestige.record.types import BodyInfo, SpanOpen
 from vestige.store.clickhouse import writer as clickhouse_writer
 from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.ingest import rollup_compaction
 from vestige.store.clickhouse.ingest.commit_log import CommitConflictError
 from vestige.store.open import open_store
-from vestige.store.protocol import Position, RunFilter, Store
+from vestige.store.protocol import Position, RetentionPolicy, RunFilter, Store
 
 pytestmark = pytest.mark.full
 
@@ -199,3 +200,68 @@ def test_long_bodies_survive_a_commit_that_is_repeated(
         assert span.input is not None and span.input.id is not None
         assert store.read_body(span.input.id) == body
     assert not conflicts
+
+
+def test_rollups_are_added_up_and_their_sums_stay(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Daily sums outlive the runs, and are stored as few rows, however many commits there were."""
+    monkeypatch.setattr(rollup_compaction, "ROWS_MIN", 1)
+    policy = RetentionPolicy(age_max_s=86_400.0, body_bytes_max=None)
+
+    def read_sums(store: Store) -> Any:
+        return [store.sum_rollups(by, None) for by in ("name", "day", "model", "tool")]
+
+    with open_store(address) as store, open_store(address, readonly=True) as reader:
+        for number in range(1, 6):
+            store.append(make_run(number), tenant=f"team-{number % 2}")
+        before, rows = read_sums(store), count_rows(store)
+        with reader.snapshot():
+            store.prune(policy, T0)
+            assert read_sums(reader) == before
+        after_first = count_rows(store)
+        assert read_sums(store) == read_sums(reader) == before
+        for number in range(6, 10):
+            store.append(make_run(number))
+        grown = read_sums(store)
+        store.prune(policy, T0 + 10 * DAY_NS)
+        assert (store.run_ids(), read_sums(store)) == ([], grown)
+        assert sum(total.count for total in grown[3]) == 9
+    with open_store(address, readonly=True, tenant="team-1") as tenant:
+        (total,) = tenant.sum_rollups("tool", None)
+        assert total.count == 3
+    assert after_first < rows
+
+
+def test_compaction_that_dies_or_meets_another_commit_changes_no_sum(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = RetentionPolicy(age_max_s=None, body_bytes_max=None)
+    with open_store(address) as store:
+        for number in range(1, 5):
+            store.append(make_run(number))
+        expected = store.sum_rollups("name", None)
+        for inserts in range(3):  # the attempt, the rows, the commit
+            with monkeypatch.context() as patch, pytest.raises(Cut):
+                patch.setattr(rollup_compaction, "ROWS_MIN", 1)
+                cut_after(patch, inserts)
+                store.prune(policy, T0)
+            assert store.sum_rollups("name", None) == expected
+        conflicts = [CommitConflictError()]
+        commit = clickhouse_writer.commit
+
+        def conflict_once(*args: Any) -> None:
+            if conflicts:
+                raise conflicts.pop()
+            commit(*args)
+
+        monkeypatch.setattr(rollup_compaction, "ROWS_MIN", 1)
+        monkeypatch.setattr(clickhouse_writer, "commit", conflict_once)
+        store.prune(policy, T0)
+        assert store.sum_rollups("name", None) == expected and not conflicts
+
+
+def count_rows(store: Any) -> int:
+    view = store._view()
+    sql = f"SELECT count() FROM rollups WHERE {view.visible('rollups')}"
+    return int(store._query(view, sql)[0][0])

@@ -123,7 +123,7 @@ def _find_reason(home: Home, rules: WatchRules, run_id: str) -> str | None:
     from vestige.settings import find_store
     from vestige.store.open import open_store
 
-    with open_store(find_store(home), readonly=True) as store:
+    with open_store(find_store(home), readonly=True, root=home.root) as store:
         breach = Watcher(store, rules).check(run_id, clock.SYSTEM.now_ns())
     return None if breach is None else f"{breach.code}: {breach.message}"
 
@@ -158,7 +158,7 @@ def _read_end_line(home: Home, run_id: str, at: str) -> str | None:
     from vestige.store.open import open_store
 
     try:
-        with open_store(find_store(home), readonly=True) as store:
+        with open_store(find_store(home), readonly=True, root=home.root) as store:
             return end_line(store, run_id, at)
     except VestigeError:  # no store yet, or unreadable: the next command reports it
         return None

@@ -13,12 +13,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from vestige._runtime import clock, file_locks
+from vestige.fleet.segments.segment_storage import open_storage
 from vestige.limits import METRICS_CACHE_S
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.server.auth import GuardedRoute, principal
 from vestige.server.responses import NO_STORE, ApiError, encode
 from vestige.server.server_state import LOCAL, Server
 from vestige.server.viewer_instance import NONCE_MAX, PROOF_PATH, prove
+from vestige.settings import find_segments, find_store
+from vestige.store.open import is_server_address, read_server_status
 
 Gauges = dict[str, tuple[float, str]]
 
@@ -83,6 +86,8 @@ def _read_gauges(server: Server) -> Gauges:
         files += 1
         lag_bytes += max(0, size - positions.get((writer, generation), 0))
     return {
+        **_read_engine(server),
+        **_read_segments(server),
         "vestige_store_runs": (sizes.runs, "Runs in the store."),
         "vestige_store_spans": (sizes.spans, "Spans in the store."),
         "vestige_store_logs": (sizes.logs, "Log lines in the store."),
@@ -95,6 +100,52 @@ def _read_gauges(server: Server) -> Gauges:
             float(file_locks.is_held(server.home.lock)),
             "1 if a collector is running.",
         ),
+    }
+
+
+def _read_engine(server: Server) -> Gauges:
+    """Read the state of a store on a server."""
+    location = find_store(server.home)
+    if not is_server_address(location):
+        return {}
+    status = read_server_status(str(location))
+    return {
+        "vestige_engine_commits": (status.commits, "Commits of the store."),
+        "vestige_engine_commit_age_seconds": (status.commit_age_s, "Time since the last commit."),
+        "vestige_engine_failed_attempts": (
+            status.failed_attempts,
+            "Attempts to commit that failed or met another one.",
+        ),
+        "vestige_engine_parts": (status.parts, "Parts of all tables."),
+        "vestige_engine_parts_in_partition": (
+            status.parts_in_partition,
+            "The highest number of parts in one partition.",
+        ),
+        "vestige_engine_rows": (status.rows, "Rows of all tables, in all versions."),
+        "vestige_engine_bytes": (status.bytes_on_disk, "Size of the tables."),
+        "vestige_engine_disk_free_bytes": (status.disk_free_bytes, "Free space of the disks."),
+        "vestige_engine_problems": (
+            len(status.problems),
+            "Problems that `vestige doctor` explains.",
+        ),
+    }
+
+
+def _read_segments(server: Server) -> Gauges:
+    """Read what waits for `vestige store load`."""
+    place = find_segments(server.home)
+    if not place:
+        return {}
+    storage = open_storage(place)
+    waiting = storage.list_segments()
+    oldest = min((info.written_s for info in waiting), default=None)
+    lag_s = 0.0 if oldest is None else max(0.0, clock.SYSTEM.now_ns() / 1e9 - oldest)
+    size = sum(info.size_bytes for info in waiting)
+    return {
+        "vestige_segments_waiting": (len(waiting), "Segments that wait for the loader."),
+        "vestige_segments_waiting_bytes": (size, "Size of the segments that wait."),
+        "vestige_segments_lag_seconds": (lag_s, "Age of the oldest segment that waits."),
+        "vestige_segments_rejected": (storage.count_rejected(), "Segments that were rejected."),
     }
 
 

@@ -9,6 +9,7 @@ write, writer.py; that read, reader.py; code outside store/ opens a store with s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from vestige._runtime import clock
@@ -48,6 +49,7 @@ class ClickHouseStore(ClickHouseReader, ClickHouseWriter):
         readonly: bool = False,
         read_spill: ReadSpill = no_spill,
         tenant: str | None = None,
+        root: Path | None = None,
     ) -> Self:
         """Open a store, which `vestige store init` has made."""
         assert readonly or tenant is None, "a writer passes the tenant with each batch"
@@ -59,7 +61,7 @@ class ClickHouseStore(ClickHouseReader, ClickHouseWriter):
         except BaseException:
             client.close()
             raise
-        return cls(client, tenant, readonly, read_spill)
+        return cls(client, tenant, readonly, read_spill, root)
 
     def is_current(self) -> bool:
         now = clock.monotonic()

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+from vestige._runtime import clock
 from vestige.store.clickhouse.client import Client
 from vestige.store.clickhouse.current import View, read_view
+from vestige.store.clickhouse.ingest.commit_log import count_commits
 from vestige.store.interface.ingest import ReadSpill
+
+VIEW_S: Final = 0.1
+"""The time for which a reader takes the state of a store for the newest. A command asks some 50
+questions, and reading the state takes as long as most of them."""
 
 
 class StoreConnection:
     """A connection to a store, with the tenant to which it is restricted."""
 
     def __init__(
-        self, client: Client, tenant: str | None, readonly: bool, read_spill: ReadSpill
+        self,
+        client: Client,
+        tenant: str | None,
+        readonly: bool,
+        read_spill: ReadSpill,
+        root: Path | None = None,
     ) -> None:
         self._client = client
         self._readonly = readonly
         self._read_spill = read_spill
         self.tenant = tenant
         """The tenant whose runs are visible. None: all runs are visible."""
+        self.root = root
         self._snapshot: View | None = None
+        self._recent: tuple[float, int, View] | None = None
+        """The state that was read last: until when it is used, and after how many commits."""
 
     @property
     def path(self) -> None:
@@ -31,7 +46,15 @@ class StoreConnection:
 
     def _view(self) -> View:
         """Return the state to read: that of the snapshot, or the newest one."""
-        return self._snapshot or read_view(self._client, self.tenant)
+        if self._snapshot is not None:
+            return self._snapshot
+        now, commits = clock.monotonic(), count_commits(self._client.address)
+        recent = self._recent
+        if self._readonly and recent is not None and now < recent[0] and commits == recent[1]:
+            return recent[2]
+        view = read_view(self._client, self.tenant)
+        self._recent = now + VIEW_S, commits, view
+        return view
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -111,7 +111,10 @@ def _copy_bodies(source: SqliteStore, target: ClickHouseStore) -> Iterator[Progr
 def _commit_bodies(target: ClickHouseStore, batch: Sequence[Sequence[Any]], done: int) -> None:
     def operation(staging: Staging) -> None:
         week = datetime.date.fromisoformat(staging.week)
-        staging.extra["bodies"] = [(*row[:5], None, row[5], week, 0) for row in batch]
+        staging.extra["bodies"] = [
+            (tenant, body, size, first_ns, None, data, week, 0)
+            for tenant, body, _, size, first_ns, data in batch
+        ]
         staging.extra["body_keys"] = [(row[0], row[2], row[1], week, 0) for row in batch]
         staging.extra["facts"] = [(_DONE + "bodies", str(done), 0)]
 

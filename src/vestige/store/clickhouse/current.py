@@ -47,6 +47,8 @@ class View(msgspec.Struct, frozen=True):
     dead: tuple[int, ...]
     """Attempts that failed."""
     tenant: str | None
+    base: int = 0
+    """The number of the rollups to read (ingest/rollup_compaction.py)."""
     prefix: str = ""
     """What precedes the name of each table: the database and a dot, or nothing."""
 
@@ -57,6 +59,8 @@ class View(msgspec.Struct, frozen=True):
     def visible(self, table: str) -> str:
         """Return the SQL condition for rows of this state, in any version."""
         parts = ["commit <= {head:UInt64}"]
+        if table == "rollups":
+            parts.append(f"base = {self.base}")
         if self.dead:
             parts.append("attempt NOT IN {dead:Array(UInt64)}")
         if self.tenant is not None:
@@ -95,15 +99,15 @@ def read_view(client: Client, tenant: str | None = None) -> View:
     """Return the newest state of the store."""
     # In this order: an attempt is registered before the commit that it might have made.
     rows = client.query(
-        f"SELECT number, attempt, {', '.join(COUNTERS)}, dead FROM commits"
+        f"SELECT number, attempt, base, {', '.join(COUNTERS)}, dead FROM commits"
         " ORDER BY number DESC LIMIT 1"
     )
     if not rows:
         return View(0, 0, dict.fromkeys(COUNTERS, 0), (), tenant)
-    number, attempt, *counters, dead = rows[0]
+    number, attempt, base, *counters, dead = rows[0]
     others = client.query(
         "SELECT attempt FROM attempts WHERE number = {number:UInt64}", number=number
     )
     lost = {other for (other,) in others if other != attempt}
     numbered = dict(zip(COUNTERS, counters, strict=True))
-    return View(number, attempt, numbered, tuple(sorted(lost.union(dead))), tenant)
+    return View(number, attempt, numbered, tuple(sorted(lost.union(dead))), tenant, base)

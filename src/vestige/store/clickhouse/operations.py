@@ -25,6 +25,8 @@ class EngineStatus(msgspec.Struct, frozen=True):
     """0: the database has no store."""
     expected_version: int
     commits: int = 0
+    commit_age_s: float = 0.0
+    """Seconds since the last commit."""
     failed_attempts: int = 0
     """Attempts to commit that failed or conflicted, and left rows that are never read."""
     rows: int = 0
@@ -78,10 +80,14 @@ def _read_status(client: Client) -> EngineStatus:
         " WHERE database = {database:String} AND active GROUP BY table, partition_id)",
         database=address.database,
     )
+    age = client.value(
+        "SELECT toFloat64(now64(3)) - toFloat64(max(at)) FROM commits HAVING count() > 0"
+    )
     free = client.value("SELECT min(free_space) FROM system.disks WHERE type = 'Local'")
     status = msgspec.structs.replace(
         status,
         commits=view.number,
+        commit_age_s=float(age or 0.0),
         failed_attempts=len(view.dead),
         rows=rows,
         bytes_on_disk=size,

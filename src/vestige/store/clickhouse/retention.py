@@ -31,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     runs: Sequence[tuple[int, str]]
     unused: Sequence[Sequence[Any]]
-    """Bodies that no record refers to afterwards: id, tenant, hash, size, first_ns, week."""
+    """Bodies that no record refers to afterwards: id, tenant, size, first_ns, week."""
     evicted: Sequence[Sequence[Any]]
     result: PruneResult
 
@@ -59,7 +59,7 @@ def plan(staging: Staging, policy: RetentionPolicy, now_ns: int) -> Plan:
         gone = {row[0] for row in unused}
         evicted = _find_oldest(staging, policy.body_bytes_max, gone)
     removed = [*unused, *evicted]
-    result = PruneResult(len(runs), spans, len(removed), sum(row[3] for row in removed))
+    result = PruneResult(len(runs), spans, len(removed), sum(row[2] for row in removed))
     return Plan([(row[0], row[1]) for row in runs], unused, evicted, result)
 
 
@@ -71,7 +71,7 @@ def _find_unused(staging: Staging, runs: Sequence[int]) -> list[Sequence[Any]]:
     deleted = f"run IN ({', '.join(map(str, runs))})"
     remaining = f"NOT ({deleted}) AND run IN (SELECT id FROM {view.current('runs')})"
     sql = (
-        f"SELECT id, tenant, hex(hash), size_bytes, first_ns, week"
+        "SELECT id, tenant, size_bytes, first_ns, week"
         f" FROM {view.current('bodies')} WHERE evicted_ns IS NULL"
         f" AND id IN ({_references(view, deleted)}) AND id NOT IN ({_references(view, remaining)})"
     )
@@ -99,7 +99,7 @@ def _find_oldest(staging: Staging, bytes_max: int, gone: set[int]) -> list[Seque
         view, f"run IN (SELECT id FROM {view.current('runs')} WHERE pinned OR outcome = 'running')"
     )
     rows = staging.query(
-        f"SELECT id, tenant, hex(hash), size_bytes, first_ns, week FROM {stored}"
+        f"SELECT id, tenant, size_bytes, first_ns, week FROM {stored}"
         f" AND id NOT IN ({protected}) ORDER BY first_ns, id"
     )
     found = []
@@ -108,7 +108,7 @@ def _find_oldest(staging: Staging, bytes_max: int, gone: set[int]) -> list[Seque
             break
         if row[0] not in gone:
             found.append(row)
-            excess -= row[3]
+            excess -= row[2]
     return found
 
 
@@ -123,15 +123,29 @@ def stage(staging: Staging, found: Plan, now_ns: int) -> None:
         source = view.current("runs", "id IN {keys:Array(Int64)}")
         rows = staging.query(f"SELECT {columns} FROM {source}", keys=keys)
         extra.setdefault("runs", []).extend((*row, 1) for row in rows)
+    digests = _read_digests(staging, [row[0] for row in (*found.unused, *found.evicted)])
     for removed, deleted in ((found.unused, 1), (found.evicted, 0)):
-        for body, tenant, digest, size, first_ns, body_week in removed:
-            hash_bytes = bytes.fromhex(digest)
+        for body, tenant, size, first_ns, body_week in removed:
             evicted_ns = None if deleted else now_ns
             extra.setdefault("bodies", []).append(
-                (tenant, body, hash_bytes, size, first_ns, evicted_ns, b"", week, deleted)
+                (tenant, body, size, first_ns, evicted_ns, b"", week, deleted)
             )
             # Otherwise the same text would be taken for stored when it comes again.
-            extra.setdefault("body_keys", []).append((tenant, hash_bytes, body, body_week, 1))
+            if digest := digests.get((tenant, body)):
+                extra.setdefault("body_keys", []).append((tenant, digest, body, body_week, 1))
+
+
+def _read_digests(staging: Staging, bodies: Sequence[int]) -> dict[tuple[str, int], bytes]:
+    """Return the hashes of bodies by tenant and id."""
+    found = {}
+    for at in range(0, len(bodies), _IDS_PER_QUERY):
+        rows = staging.query(
+            f"SELECT tenant, id, hex(hash) FROM body_keys WHERE {staging.view.visible('body_keys')}"
+            " AND id IN {ids:Array(Int64)}",
+            ids=list(bodies[at : at + _IDS_PER_QUERY]),
+        )
+        found.update({(tenant, body): bytes.fromhex(digest) for tenant, body, digest in rows})
+    return found
 
 
 def drop_empty_weeks(client: Client, view: View) -> None:

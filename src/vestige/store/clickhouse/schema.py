@@ -41,6 +41,7 @@ CREATE TABLE commits (            -- one row for each commit; the newest one is 
   links       Int64,
   closes      Int64,
   bodies      Int64,
+  base        UInt32,             -- the rollups to read (ingest/rollup_compaction.py)
   dead        Array(UInt64)       -- attempts that failed; their rows are never read
 ) ENGINE = MergeTree ORDER BY number SETTINGS non_replicated_deduplication_window = 10000;
 CREATE TABLE attempts (           -- one row for each try to make a commit, before its rows
@@ -182,18 +183,19 @@ CREATE TABLE unknown (            -- unchanged records of kinds that this versio
 CREATE TABLE bodies (             -- texts that records refer to, each once in a week
   tenant      LowCardinality(String),
   id          Int64 CODEC(Delta, ZSTD(1)),
-  hash        FixedString(16),    -- the first bytes of the SHA-256 of the text
   size_bytes  Int64 CODEC(ZSTD(1)),
   first_ns    Int64 CODEC(Delta, ZSTD(1)), -- time of the first record that refers to it
   evicted_ns  Nullable(Int64),    -- when retention removed the text; NULL while it is stored
-  data        String CODEC(ZSTD(3)),
+  data        String CODEC(ZSTD(6)),
   week        Date,{version},
-  INDEX words lower(data) TYPE text(tokenizer = 'splitByNonAlpha')
+  INDEX words lower(data)
+    TYPE text(tokenizer = 'splitByNonAlpha', posting_list_codec = 'bitpacking')
 ) ENGINE = MergeTree PARTITION BY week ORDER BY (tenant, id, commit)
-SETTINGS index_granularity = 512, max_compress_block_size = 4194304;
+SETTINGS index_granularity = 512, min_compress_block_size = 4194304,
+  max_compress_block_size = 4194304;
 CREATE TABLE body_keys (          -- the id of each text, by its hash
   tenant      LowCardinality(String),
-  hash        FixedString(16),
+  hash        FixedString(16),    -- the first bytes of the SHA-256 of the text
   id          Int64,
   week        Date,{version}
 ) ENGINE = MergeTree PARTITION BY week ORDER BY (tenant, hash) SETTINGS index_granularity = 1024;
@@ -212,8 +214,9 @@ CREATE TABLE rollups (            -- sums of days, as changes that are added up 
   input_tokens       Int64,
   output_tokens      Int64,
   cache_read_tokens  Int64,
-  cache_write_tokens Int64,{version}
-) ENGINE = MergeTree PARTITION BY toYYYYMM(day)
+  cache_write_tokens Int64,
+  base        UInt32,             -- raised when all rows are added up to fewer{version}
+) ENGINE = MergeTree PARTITION BY base
 ORDER BY (tenant, day, type, component, name, model);
 CREATE TABLE notes (              -- notes that people and programs add to a run
   tenant      LowCardinality(String),

@@ -23,7 +23,7 @@ from vestige.record.types import AnyRecord, Log, SpanClose
 from vestige.store.clickhouse import retention
 from vestige.store.clickhouse.connection import StoreConnection
 from vestige.store.clickhouse.current import read_view
-from vestige.store.clickhouse.ingest import row_loader
+from vestige.store.clickhouse.ingest import rollup_compaction, row_loader
 from vestige.store.clickhouse.ingest.commit_log import CommitConflictError, commit, make_attempt
 from vestige.store.clickhouse.ingest.row_export import export
 from vestige.store.clickhouse.ingest.staging import Staging
@@ -101,7 +101,8 @@ class ClickHouseWriter(StoreConnection):
             if not batch:
                 return
             try:
-                commit(self._client, staging.view, batch, staging.counters(), make_attempt())
+                counters = staging.counters()
+                commit(self._client, staging.view, batch, counters, make_attempt(), staging.base)
                 return
             except CommitConflictError:
                 clock.sleep(clock.SYSTEM.fraction() * 0.1)
@@ -234,6 +235,9 @@ class ClickHouseWriter(StoreConnection):
         self._require_writable()
         result = self.run_operation(operation)
         retention.drop_empty_weeks(self._client, self._view())
+        if rollup_compaction.is_due(self._client, self._view()):
+            self.run_operation(rollup_compaction.compact)
+        rollup_compaction.drop_old(self._client, self._view())
         return result
 
     # --- notes, findings and facts --------------------------------------------------------------

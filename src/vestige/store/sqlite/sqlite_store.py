@@ -37,6 +37,7 @@ def no_spill(writer: str, seq: int, info: BodyInfo) -> bytes | None:
 class SqliteStore(SqliteReader, SqliteWriter):
     """A store in one SQLite file."""
 
+    root: Path | None = None
     frozen = False
     """True if the file was opened as immutable. Later writes are then not visible."""
 

@@ -17,12 +17,14 @@ knows all that failed.
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from vestige._runtime import clock
 from vestige.errors import StoreError
 from vestige.store.clickhouse import schema
+from vestige.store.clickhouse.address import Address
 from vestige.store.clickhouse.client import Client
 from vestige.store.clickhouse.current import COUNTERS, View
 
@@ -36,6 +38,15 @@ _COMMIT_READS: Final = 5
 """How often the result of a commit is read if the network fails."""
 
 
+_commits: Final[Counter[Address]] = Counter()
+"""How many commits this process has tried to make, by address."""
+
+
+def count_commits(address: Address) -> int:
+    """Return a number that changes with each commit of this process."""
+    return _commits[address]
+
+
 class CommitConflictError(Exception):
     """Another process has made this commit. The caller repeats its work on the new state."""
 
@@ -46,9 +57,14 @@ def make_attempt() -> int:
 
 
 def commit(
-    client: Client, view: View, batch: Batch, counters: Mapping[str, int], attempt: int
+    client: Client,
+    view: View,
+    batch: Batch,
+    counters: Mapping[str, int],
+    attempt: int,
+    base: int = 0,
 ) -> None:
-    """Commit rows on top of a state."""
+    """Commit rows on top of a state. `base`: the rollups that are read from now on."""
     number = view.number + 1
     now = datetime.datetime.fromtimestamp(clock.SYSTEM.now_ns() / 1e9, datetime.UTC)
     attempts = schema.column_types("attempts")
@@ -64,11 +80,13 @@ def commit(
             ]
             client.insert(table, columns, part)
     values = [counters[name] for name in COUNTERS]
-    row = (number, attempt, now, *values, list(view.dead))
+    row = (number, attempt, now, *values, base, list(view.dead))
     try:
         client.insert("commits", schema.column_types("commits"), [row], token=f"commit-{number}")
     except StoreError:
         pass  # the row may have arrived all the same, which is read now
+    finally:
+        _commits[client.address] += 1
     if _read_winner(client, number) != attempt:
         raise CommitConflictError
 

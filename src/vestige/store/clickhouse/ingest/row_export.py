@@ -21,7 +21,7 @@ def export(staging: Staging, number: int) -> dict[str, list[Row]]:
     week = datetime.date.fromisoformat(staging.week)
     execute = staging.connection.execute
     batch: dict[str, list[Row]] = {
-        "bodies": [(*row[:5], None, row[5], week, 0) for row in execute(_BODIES)],
+        "bodies": [(*row[:4], None, row[4], week, 0) for row in execute(_BODIES)],
         "body_keys": [(*row, week, 0) for row in execute(_BODY_KEYS)],
         "spans": [_span(staging, row, week) for row in execute(_SPANS)],
         "logs": [(*row, week, 0) for row in execute(_LOGS)],
@@ -40,6 +40,7 @@ def export(staging: Staging, number: int) -> dict[str, list[Row]]:
     ]
     for table, rows in staging.extra.items():
         batch.setdefault(table, []).extend(rows)
+    batch["rollups"] = [(*row[:-1], staging.base, row[-1]) for row in batch["rollups"]]
     return {table: rows for table, rows in batch.items() if rows}
 
 
@@ -87,7 +88,7 @@ def _rollup(row: Row) -> Row:
 
 
 # In the order of the columns in schema.py.
-_BODIES: Final = "SELECT tenant, id, hash, size_bytes, first_ns, data FROM new_bodies ORDER BY id"
+_BODIES: Final = "SELECT tenant, id, size_bytes, first_ns, data FROM new_bodies ORDER BY id"
 _BODY_KEYS: Final = "SELECT tenant, hash, id FROM new_bodies ORDER BY id"
 _SPANS: Final = """
 SELECT r.tenant, s.run, s.id, s.number, s.span_id, s.parent_id, s.writer, s.seq, s.started_ns,

@@ -96,6 +96,8 @@ class Staging:
         """Of loaded runs: the commit that last added records, and the week of the first one."""
         self.previews: dict[int, tuple[str, str]] = {}
         """The previews of loaded spans, by row id."""
+        self.base = view.base
+        """The number of the rollups to which those of this transaction belong."""
         self.extra: dict[str, list[Sequence[Any]]] = {}
         """Rows that need no merging, by table."""
         self.known: dict[str, set[Any]] = {}
