@@ -198,7 +198,7 @@ def ask_all(engine: Engine) -> Iterator[dict[str, Any]]:
         yield {
             "spans": sizes.spans,
             "question": name,
-            "asked": len(times),
+            "times": len(times),
             "p50_ms": median(times),
             "p99_ms": p99,
             "cpu_ms": median(cpus),
@@ -228,8 +228,8 @@ def render(results: list[dict[str, Any]]) -> str:
             per.append(row["engine_cpu_s"] / row["added"] * 1e6)
             cells = " | ".join(f"{each:,.0f}" for each in (*per, row["bytes_per_span"]))
             lines.append(f"| {row['engine']} | {row['spans']:,} | {cells} |")
-    asked = [row for row in results if "question" in row]
-    heads = list(dict.fromkeys((row["engine"], row["spans"]) for row in asked))
+    answers = [row for row in results if "question" in row]
+    heads = list(dict.fromkeys((row["engine"], row["spans"]) for row in answers))
     lines += ["", "| p50 / p99 ms (CPU ms) | " + " | ".join(f"{e} {n:,}" for e, n in heads) + " |"]
     lines.append("|---|" + "---|" * len(heads))
     for name in QUESTIONS:
@@ -237,7 +237,7 @@ def render(results: list[dict[str, Any]]) -> str:
             (row["engine"], row["spans"]): (
                 f"{row['p50_ms']:,.0f} / {row['p99_ms']:,.0f} ({row['cpu_ms']:,.0f})"
             )
-            for row in asked
+            for row in answers
             if row["question"] == name
         }
         lines.append(f"| {name} | " + " | ".join(found.get(head, "") for head in heads) + " |")
