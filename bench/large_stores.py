@@ -219,7 +219,7 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 def render(results: list[dict[str, Any]]) -> str:
     """Return tables: the slices of ingest, and the questions at each size."""
     lines = [
-        "| engine | spans | wall s per M | writer CPU s per M | engine CPU s per M | bytes per span |",
+        "| engine | spans | s per M | writer CPU s | engine CPU s | bytes per span |",
         "|---|---|---|---|---|---|",
     ]
     for row in results:

@@ -86,9 +86,9 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(
     assert reached == offset
     assert path.exists()
 
-    # 5. STORE (store/sqlite/ingest/batch_ingest.py, store/sqlite/bodies/body_store.py; on a server
-    #    store/clickhouse, which merges records with the same code). The span is one row, still open; its body is
-    #    elsewhere, by reference, stored once however often it is sent.
+    # 5. STORE (store/sqlite/ingest/batch_ingest.py, store/sqlite/bodies/body_store.py; on a
+    #    server store/clickhouse, which merges records with the same code). The span is one row, still
+    #    open; its body is elsewhere, by reference, stored once however often it is sent.
     with open_store(find_store(home), readonly=True) as store:
         loaded = store.load_run(run.run_id)
         found = next(found for found in loaded.spans if found.id == span.id)
