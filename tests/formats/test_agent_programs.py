@@ -12,6 +12,7 @@ import pytest
 
 from support.agent_logs import find_session, imported, load_runs, of_type
 from support.coding_agents import PACKAGES, PROGRAMS, find_modules, make_samples
+from support.scripted_model import TITLE
 
 HOMES = {
     "claude": "home/.claude",
@@ -23,8 +24,8 @@ HOMES = {
     "cline": "home/.cline",
     "openhands": "home/.openhands",
 }
-UNLOGGED = {"claude": 1, "opencode": 2, "goose": 2}
-"""Answers that an agent does not log: titles, and the summary of a compaction."""
+SUMMARIES = {"claude": 1}
+"""Answers that an agent does not log besides titles: the summary of a compaction."""
 
 pytestmark = pytest.mark.full
 
@@ -87,8 +88,11 @@ def check_tokens(agent: str, modules: Path, tmp_path: Path) -> None:
             (each["input"] + each["cache_read"] + each["cache_write"], each["output"])
             for each in truth
         ]
-        assert len(counted) == len(set(counted)) == len(expected) - UNLOGGED.get(agent, 0)
-        assert set(counted) <= set(expected)
+        assert len(counted) == len(set(counted)) and set(counted) <= set(expected)
+        # No agent logs its requests of titles, and some make one or none, as time permits.
+        unlogged = [tokens for tokens in expected if tokens not in counted]
+        others = [tokens for tokens in unlogged if tokens[1] != TITLE.count_tokens()]
+        assert len(others) == SUMMARIES.get(agent, 0)
         run = find_session(store)
         assert run.info.outcome == "ok"
         assert {"error", "ok"} <= {span.status for span in of_type(run, "tool")}

@@ -40,6 +40,13 @@ class Turn:
     calls: Sequence[Call] = ()
     error: int = 0
 
+    def count_tokens(self) -> int:
+        return 7 + len(self.text) // 4 + 11 * len(self.calls)
+
+
+TITLE = Turn("A title")
+"""The answer to a request without a script."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -92,12 +99,12 @@ class ScriptedModel:
             if found is not None:
                 script, count = self._scripts[found], 0
         if not is_agent or not script:
-            return Turn("A title")
+            return TITLE
         return script[min(count, len(script) - 1)]
 
     def _count(self, model: str, turn: Turn, *, writes: bool = False) -> Answer:
         number = next(self._numbers)
-        output = 7 + len(turn.text) // 4 + 11 * len(turn.calls)
+        output = turn.count_tokens()
         cache = {"cache_read": 1000 + number, "cache_write": 300 + number if writes else 0}
         answer = Answer(f"msg_{number:04}", model, 10 + number, output, **cache)
         self.answers.append(answer)

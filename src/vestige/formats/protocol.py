@@ -106,12 +106,17 @@ class RunToWrite(msgspec.Struct, frozen=True):
         return None if ref is None or ref.id is None else self.read_body(ref.id)
 
 
+RowState = tuple[str, int]
+"""A text that changes when a run of a database changes, and the time of its last change in ns."""
+
+
 class Format(Protocol):
     """The functions of a format module.
 
-    Three more are optional: `recover_runs(path)` completes runs whose program died,
-    `read_head(path)` reads the beginning of a long run, and `list_parts(path)` returns the files
-    and folders whose times change when a run grows.
+    Four more are optional: `recover_runs(path)` completes runs whose program died,
+    `read_head(path)` reads the beginning of a long run, `list_parts(path)` returns the files
+    and folders whose times change when a run grows, and `read_row_states(path)` returns the state
+    of each run of a database by its id.
     """
 
     def is_readable(self, path: Path) -> bool:

@@ -9,14 +9,16 @@ A database in another mode is read as it is on disk, because a reader's lock cou
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from vestige.errors import UnreadableError
 from vestige.formats.line_reader import read_head
+from vestige.formats.protocol import RowState
 
 Connection = sqlite3.Connection
 MAGIC: Final = b"SQLite format 3\0"
@@ -50,6 +52,26 @@ def list_columns(connection: sqlite3.Connection, table: str) -> set[str]:
     }
 
 
+def add_to_parents(
+    states: dict[str, RowState], parents: Mapping[str, str | None]
+) -> dict[str, RowState]:
+    """Return the states with those of sub-agents added to the session that they belong to."""
+    found = dict(states)
+    for session_id, (text, changed_ns) in states.items():
+        parent, seen = parents.get(session_id), {session_id}
+        while parent is not None and parent in states and parent not in seen:
+            seen.add(parent)
+            of_parent = found[parent]
+            found[parent] = (f"{of_parent[0]} {text}", max(of_parent[1], changed_ns))
+            parent = parents.get(parent)
+    return {key: (sha256(text.encode()).hexdigest(), time) for key, (text, time) in found.items()}
+
+
+def _decode_text(data: bytes) -> str:
+    """Decode a text of a row. Invalid UTF-8 is replaced: one row must not hide the others."""
+    return data.decode("utf-8", "replace")
+
+
 @contextmanager
 def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database for reading. Errors of SQLite are UnreadableError."""
@@ -67,6 +89,7 @@ def open_database(path: Path) -> Iterator[sqlite3.Connection]:
         )
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LENGTH_MAX)
         connection.execute("PRAGMA query_only = 1")
+        connection.text_factory = _decode_text
         # The schema is trusted: indexes of agents' databases use JSON functions, which older
         # versions of SQLite refuse otherwise. No function here writes, loads or reads a file.
         yield connection

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from vestige.formats import get_format
+from vestige.formats.protocol import RowState
 
 _EXTENSIONS: Final = {
     "saoudrizwan.claude-dev": "Cline",
@@ -34,6 +35,12 @@ class AgentHome:
     def find_sessions(self) -> Iterator[Path]:
         """Yield the path of each session, as the format names it."""
         yield from get_format(self.format).find_runs(self.path)
+
+    def read_row_states(self) -> Mapping[str, RowState]:
+        """Return the state of each session of a database; none for sessions in files."""
+        read_row_states = getattr(get_format(self.format), "read_row_states", None)
+        states: Mapping[str, RowState] = {}
+        return states if read_row_states is None else read_row_states(self.path)
 
 
 def find_agent_homes(environment: Mapping[str, str]) -> list[AgentHome]:

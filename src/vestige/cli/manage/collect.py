@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 LOGS_INTERVAL_S = 1.0
 """Seconds between two looks at the sessions of coding agents."""
+
+FOLLOW_S = 5.0
+"""Seconds of importing sessions, before journals are imported again."""
+
+REPORTS_MAX = 100
 
 
 @click.command(
@@ -51,7 +57,9 @@ def collect(once: bool, logs: bool, until_eof: bool, home: Home) -> None:
         if collector is None:
             click.echo(f"vestige: {home.root}: another process is collecting already.", err=True)
             sys.exit(1)
-        follow = _follow_logs(collector.store) if logs else None
+        stop = threading.Event() if once else stop_when(until_eof)
+        seconds_max = math.inf if once else FOLLOW_S
+        follow = _follow_logs(collector.store, stop.is_set, seconds_max) if logs else None
         if once:
             with ProgressBar("Importing journals") as bar:
                 counts = collector.tick(on_journal=bar.show)
@@ -60,7 +68,6 @@ def collect(once: bool, logs: bool, until_eof: bool, home: Home) -> None:
             malformed = formatting.pluralize(counts.malformed, "malformed line")
             click.echo(f"imported {formatting.pluralize(counts.records, 'record')}, {malformed}")
             return
-        stop = stop_when(until_eof)
         if not until_eof:
             click.echo(f"Collecting {home.root} (Ctrl-C to stop)", err=True)
 
@@ -72,15 +79,30 @@ def collect(once: bool, logs: bool, until_eof: bool, home: Home) -> None:
         collector.run(keep_on, lambda text: click.echo(f"vestige: {text}", err=True))
 
 
-def _follow_logs(store: Store) -> Callable[[], int]:
-    """Return a function that imports new entries of agents' sessions, at most once a second."""
+def _follow_logs(
+    store: Store, is_stopped: Callable[[], bool], seconds_max: float
+) -> Callable[[], int]:
+    """Return a function that imports new entries of agents' sessions, at most once a second.
+
+    It imports for some seconds, so that journals are not kept waiting. An error is reported once,
+    and does not end the collector.
+    """
     import os
 
     from vestige._runtime.clock import SYSTEM
+    from vestige.errors import VestigeError
     from vestige.transfer.agent_homes import find_agent_homes
     from vestige.transfer.import_logs import LogFollower
 
-    follower = LogFollower(store, find_agent_homes(os.environ), lambda: SYSTEM.now_ns() / 1e9)
+    reported: set[str] = set()
+
+    def report(text: str) -> None:
+        if text not in reported and len(reported) < REPORTS_MAX:
+            reported.add(text)
+            click.echo(f"vestige: {text}", err=True)
+
+    homes = find_agent_homes(os.environ)
+    follower = LogFollower(store, homes, lambda: SYSTEM.now_ns() / 1e9, report)
     ticked_s = 0.0
 
     def follow() -> int:
@@ -89,7 +111,11 @@ def _follow_logs(store: Store) -> Callable[[], int]:
         if abs(now_s - ticked_s) < LOGS_INTERVAL_S:
             return 0
         ticked_s = now_s
-        return follower.tick()
+        try:
+            return follower.tick(seconds_max, is_stopped)
+        except (VestigeError, OSError) as error:
+            report(f"following sessions failed ({error}); will go on.")
+            return 0
 
     return follow
 

@@ -35,6 +35,9 @@ def discover_and_import(home: Home, *, yes: bool) -> int:
         click.echo("No sessions of coding agents found on this machine.")
         return 0
     click.echo("\n".join(render_table(found)))
+    for logs in found:
+        if logs.problem:
+            click.echo(f"vestige: {logs.problem}", err=True)
     new = sum(len(logs.new) for logs in found)
     if not new:
         click.echo("All sessions are imported.")
@@ -54,7 +57,7 @@ def offer_import(home: Home) -> None:
     if home.store.is_file() or home.journal.is_dir():
         return
     found = discover_logs(None, find_agent_homes(os.environ))
-    if not found:
+    if not any(logs.sessions for logs in found):
         return
     if sys.stdin.isatty() and sys.stderr.isatty():
         discover_and_import(home, yes=False)

@@ -149,7 +149,8 @@ class TrajectoryRecords:
     def _iter_steps(self, document: Document) -> Iterator[tuple[int, Object]]:
         for index, raw in enumerate(document.steps):
             step = decode_object(raw)
-            if step.get("source") in _ROLES:
+            source = step.get("source")
+            if isinstance(source, str) and source in _ROLES:
                 yield index, step
 
     # --- one agent ------------------------------------------------------------------------------

@@ -64,5 +64,5 @@ def read_meta(session: Path) -> SubagentMeta:
     data = read_head(session.with_suffix(".meta.json"), _META_MAX)
     try:
         return msgspec.json.decode(data, type=SubagentMeta)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return SubagentMeta()

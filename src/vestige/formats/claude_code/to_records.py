@@ -305,7 +305,7 @@ def _result_facts(raw: msgspec.Raw) -> Attributes:
     """Return what is stored beside the result of a tool that edits files or starts agents."""
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     if not isinstance(value, dict):
         return {}

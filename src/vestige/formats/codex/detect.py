@@ -10,17 +10,20 @@ A sub-agent has a rollout of its own, which is read with the one of its parent.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from vestige._runtime.clock import SYSTEM
 from vestige.formats.codex.constants import MANIFEST, PREFIX, SESSIONS, SUFFIXES
 from vestige.formats.line_reader import read_head
 from vestige.formats.session_files import list_files, list_folders
 
 _HEAD: Final = 4 * 1024
 _DEPTH_MAX: Final = 4
+_INDEXES_MAX: Final = 4
+_RECENT_NS: Final = 2_000_000_000
+"""Nanoseconds within which another file may leave the time of its folder as it is."""
 _META: Final = re.compile(rb'"type"\s*:\s*"session_meta"')
 _THREAD: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PARENT: Final = re.compile(rb'"parent_thread_id"\s*:\s*"([0-9a-f-]{36})"')
@@ -85,18 +88,49 @@ def find_root(path: Path) -> Path:
     return path.absolute().parent
 
 
-@lru_cache(maxsize=4)
-def index_threads(root: Path) -> dict[str, Path]:
-    """Return the rollouts below a folder, by their threads."""
-    found: dict[str, Path] = {}
+def index_threads(root: Path) -> Mapping[str, Path]:
+    """Return the rollouts below a folder, by their threads. Cached until a folder changes."""
+    known = _indexes.get(root)
+    if known is None or not known.is_current():
+        if len(_indexes) >= _INDEXES_MAX:
+            _indexes.clear()
+        known = _indexes[root] = _ThreadIndex(root)
+    return known.threads
 
-    def visit(folder: Path, depth: int) -> None:
+
+class _ThreadIndex:
+    """The rollouts below a folder, and the times of all folders."""
+
+    def __init__(self, root: Path) -> None:
+        self.threads: dict[str, Path] = {}
+        self._changed_ns: dict[Path, int | None] = {}
+        self._built_ns = SYSTEM.now_ns()
+        self._visit(root, 0)
+
+    def _visit(self, folder: Path, depth: int) -> None:
+        self._changed_ns[folder] = _read_change(folder)
         for path in list_files(folder, *SUFFIXES):
             if path.name.startswith(PREFIX):
-                found[thread_of(path)] = path
+                self.threads[thread_of(path)] = path
         if depth < _DEPTH_MAX:
             for inner in list_folders(folder):
-                visit(inner, depth + 1)
+                self._visit(inner, depth + 1)
 
-    visit(root, 0)
-    return found
+    def is_current(self) -> bool:
+        """Return whether no folder has changed. One that was new may change within its time."""
+        return all(
+            changed_ns is not None
+            and changed_ns == _read_change(folder)
+            and self._built_ns - changed_ns > _RECENT_NS
+            for folder, changed_ns in self._changed_ns.items()
+        )
+
+
+_indexes: dict[Path, _ThreadIndex] = {}
+
+
+def _read_change(folder: Path) -> int | None:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -43,7 +43,6 @@ def read_rollout_head(path: Path) -> Source | None:
 
 def _read_all(reader: RolloutReader, path: Path, problems: Problems) -> Iterator[KnownRecord]:
     yield from _read_file(reader, path, problems)
-    index_threads.cache_clear()  # a session that is being written gets sub-agents
     threads = index_threads(find_root(path)) if reader.agents else {}
     waiting = list(reader.agents)
     seen = {reader.thread}

@@ -54,7 +54,7 @@ def read_trace(folder: Path) -> Source:
     """Read a trace bundle."""
     try:
         manifest = msgspec.json.decode(read_head(folder / MANIFEST, _MANIFEST_MAX))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         manifest = None
     if not isinstance(manifest, dict) or not to_text(manifest.get("trace_id")):
         raise UnreadableError(f"{folder / MANIFEST}: not the manifest of a Codex trace.")
@@ -180,7 +180,7 @@ class TraceReader:
             with open_file(self._folder / "payloads" / found[1]) as file:
                 data = file.read(BODY_MAX + 1)
             value = msgspec.json.decode(data) if len(data) <= BODY_MAX else None
-        except (UnreadableError, OSError, msgspec.DecodeError, RecursionError):
+        except (UnreadableError, OSError, ValueError, msgspec.DecodeError, RecursionError):
             value = None
         return value if isinstance(value, dict) else {}
 

@@ -8,11 +8,11 @@ Mapping:   to_records.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vestige.formats.goose import detect
-from vestige.formats.protocol import Problem, RunToWrite, Source
+from vestige.formats.protocol import Problem, RowState, RunToWrite, Source
 from vestige.formats.session_files import refuse_writing, validate_source
 
 
@@ -25,6 +25,11 @@ def find_runs(path: Path) -> Iterator[Path]:
         yield path
     else:
         yield from detect.find_sessions(path)
+
+
+def read_row_states(path: Path) -> Mapping[str, RowState]:
+    """Return the state of each session of a database."""
+    return detect.read_row_states(path)
 
 
 def read_run(path: Path) -> Source:

@@ -21,8 +21,9 @@ from vestige.formats.goose.constants import (
     SUFFIX,
 )
 from vestige.formats.line_reader import read_head
+from vestige.formats.protocol import RowState
 from vestige.formats.session_files import list_files
-from vestige.formats.sqlite_source import has_tables, list_columns, open_database
+from vestige.formats.sqlite_source import add_to_parents, has_tables, list_columns, open_database
 from vestige.limits import FOREIGN_RUNS_MAX
 
 _HEAD: Final = 4 * 1024
@@ -74,6 +75,30 @@ def _find_rows(database: Path) -> Iterator[Path]:
         ).fetchall()
     for (session_id,) in rows:
         yield database.with_name(f"{database.name}{NUMBER_SEPARATOR}{session_id}")
+
+
+def read_row_states(path: Path) -> dict[str, RowState]:
+    """Return the state of each session: its number of messages, and the latest one."""
+    database = find_database(path)
+    if database is None:
+        return {}
+    with open_database(database) as connection:
+        parent = "NULL"
+        if "parent_session_id" in list_columns(connection, SESSION_TABLE):
+            parent = "parent_session_id"
+        parents = dict(connection.execute(f"SELECT id, {parent} FROM sessions").fetchall())
+        rows = connection.execute(
+            "SELECT session_id, count(*), max(id), max(created_timestamp) FROM messages"
+            " GROUP BY session_id"
+        )
+        states: dict[str, RowState] = {
+            str(session_id): (
+                f"{count} {last}",
+                created_s * 1_000_000_000 if type(created_s) is int else 0,
+            )
+            for session_id, count, last, created_s in rows
+        }
+    return add_to_parents(states, parents)
 
 
 def split_path(path: Path) -> tuple[Path, str]:

@@ -137,7 +137,7 @@ def _read_session_row(connection: Connection, database: Path, session_id: str) -
 def _decode(text: Any) -> Any:
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, TypeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError):
         return None
 
 

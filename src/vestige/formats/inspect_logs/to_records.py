@@ -185,8 +185,8 @@ class SampleRecords:
                 yield from self._model_call(event, parent, new)
             case "tool":
                 yield from self._tool(event, parent)
-            case _ if kind in _LOGGED:
-                yield self._log(str(kind), event, parent)
+            case str() if kind in _LOGGED:
+                yield self._log(kind, event, parent)
 
     def _begin_span(self, event: Object, around: str) -> Iterator[KnownRecord]:
         theirs, name = event.get("id"), event.get("name")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from vestige.formats.opencode.constants import DATABASES, NUMBER_SEPARATOR, TABLES
-from vestige.formats.sqlite_source import has_tables, open_database
+from vestige.formats.protocol import RowState
+from vestige.formats.sqlite_source import add_to_parents, has_tables, list_columns, open_database
 from vestige.limits import FOREIGN_RUNS_MAX
+
+_ROWS: Final = ("message", "part")
+_CHANGED: Final = "time_updated"
 
 
 def is_session(path: Path) -> bool:
@@ -38,6 +43,28 @@ def find_sessions(path: Path) -> Iterator[Path]:
         ).fetchall()
     for (session_id,) in rows:
         yield database.with_name(f"{database.name}{NUMBER_SEPARATOR}{session_id}")
+
+
+def read_row_states(path: Path) -> dict[str, RowState]:
+    """Return the state of each session: its number of messages and parts, and its last change."""
+    database = find_database(path)
+    if database is None:
+        return {}
+    with open_database(database) as connection:
+        if not all(_CHANGED in list_columns(connection, table) for table in _ROWS):
+            return {}
+        parents = dict(connection.execute("SELECT id, parent_id FROM session").fetchall())
+        states: dict[str, RowState] = {str(session_id): ("", 0) for session_id in parents}
+        for table in _ROWS:
+            rows = connection.execute(
+                f"SELECT session_id, count(*), max({_CHANGED}) FROM {table} GROUP BY session_id"
+            )
+            for session_id, count, changed_ms in rows:
+                text, changed_ns = states.get(str(session_id), ("", 0))
+                time_ns = changed_ms * 1_000_000 if type(changed_ms) is int else 0
+                changed = f"{text} {count} {changed_ms}"
+                states[str(session_id)] = (changed, max(changed_ns, time_ns))
+    return add_to_parents(states, parents)
 
 
 def split_path(path: Path) -> tuple[Path, str]:

@@ -87,7 +87,7 @@ def _read_rows(
 def _decode(data: Any, place: str, problems: Problems) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, TypeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError):
         value = None
     if isinstance(value, dict):
         return value

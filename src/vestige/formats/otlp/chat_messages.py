@@ -115,14 +115,14 @@ def parse_tools(attributes: Object, definitions: Any) -> list[Any]:
         schema = as_object(item.get("tool")).get("json_schema")
         try:
             tools.append(msgspec.json.decode(schema) if isinstance(schema, str) else schema)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             tools.append({"type": "function", "function": {"name": str(schema)[:200]}})
     for function in unflatten(attributes, "llm.request.functions."):
         parameters = function.get("parameters")
         if isinstance(parameters, str):
             try:
                 function["parameters"] = msgspec.json.decode(parameters)
-            except (msgspec.DecodeError, RecursionError):
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
                 del function["parameters"]
         tools.append({"type": "function", "function": function})
     return tools

@@ -105,7 +105,7 @@ def entry_of(
             if key.startswith(prefix) and isinstance(value, str):
                 try:
                     into[key.removeprefix(prefix)] = msgspec.json.decode(value)
-                except (msgspec.DecodeError, RecursionError):
+                except (msgspec.DecodeError, UnicodeError, RecursionError):
                     continue
                 break
         else:

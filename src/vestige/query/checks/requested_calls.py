@@ -225,5 +225,5 @@ def parse_json(text: str) -> Any:
     """Return the value of JSON text, or None if it is not JSON."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None

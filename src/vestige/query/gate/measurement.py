@@ -106,7 +106,7 @@ def read_baseline(path: Path) -> Baseline:
         raise UnreadableError(f"{path}: cannot be read ({error.strerror}).") from None
     try:
         baseline = msgspec.json.decode(data, type=Baseline)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UnreadableError(
             f"{path}: not a baseline ({error}). Write one: `vestige gate --save {path} -- COMMAND`."
         ) from None

@@ -80,5 +80,5 @@ def _read_call(step: Step, action: Action) -> ToolCall:
 def _parse(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return text

@@ -250,7 +250,7 @@ def _load_state(evidence: Evidence, index: int, span: SpanInfo) -> State:
         return State(index, span, parse_snapshot(text or "", index))
     try:
         value: Any = msgspec.json.decode(text or "null")
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         value = text
     items = () if text is None else (value,)
     return State(index, span, SnapshotPayload("", "", (SnapshotSlice("state", "", items),)))
