@@ -16,6 +16,7 @@ from vestige.query.ids.resolve import resolve
 from vestige.recorder import Recorder
 from vestige.store.protocol import RetentionPolicy
 from vestige.store.sqlite.sqlite_store import SqliteStore
+from vestige.transfer import open_ids
 
 
 @pytest.fixture
@@ -268,3 +269,22 @@ def test_an_argument_with_bytes_that_are_no_text_is_a_question_like_any_other(ho
 
     assert all(text.encode() for text in nothing)
     assert hit.span_ref.name == "search"
+
+
+def test_the_error_of_a_call_and_of_its_parents_is_one_line(home: Home) -> None:
+    with Recorder(home, crash_hooks=False) as recorder, recorder.run("shop") as run:
+        step = run.child("step 1", "step")
+        call = step.child("chat", "llm")
+        for span in (call, step):
+            span.end(ValueError('the "till" is empty'))
+    with open_ids(home, None) as (debugger, _):
+        answer = debugger.grep("is empty")
+
+        (line,) = [each for each in answer.text(2_000).splitlines() if " attrs" in each]
+        assert "(+1 span)" in line
+        assert len(answer.data()["hits"]) == 2
+        answer.columns = 200
+        (line,) = [each for each in answer.text(2_000).splitlines() if " attrs" in each]
+
+    assert "(shop, " in line
+    assert 'the "till" «is empty»' in line

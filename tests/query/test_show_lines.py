@@ -7,7 +7,12 @@ import pytest
 from support.programs import load
 from vestige.home import Home
 from vestige.query import formatting
-from vestige.query.views.lines.common_attributes import find_common, is_redundant, render_common
+from vestige.query.views.lines.common_attributes import (
+    find_common,
+    find_repeated_attributes,
+    is_redundant,
+    render_common,
+)
 from vestige.query.views.show import PIPE_COLUMNS
 from vestige.record.run import Run
 from vestige.recorder import Recorder
@@ -128,3 +133,24 @@ def test_an_id_that_was_not_matched_is_not_redundant(shop: Home) -> None:
     assert not is_redundant(tool, "tool_call_id", "call_7")
     assert is_redundant(tool, "tool_name", "refund")
     assert not is_redundant(tool, "tool_name", "charge")
+
+
+def test_an_attribute_with_one_value_on_half_of_the_spans_is_repeated() -> None:
+    spans = [{"app": "shop", "n": number} for number in range(3)] + [{"n": 1}, {"n": 1, "k": 1}]
+
+    assert find_repeated_attributes(spans) == {"app": "shop"}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("uncaught exception: ValueError", "Uncaught exception: ValueError"),
+        ("case_bad (1 of 3) failed", "case_bad (1 of 3) failed"),
+        ("llm chat (s7) called book", "llm chat (s7) called book"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_that_begins_with_a_name_is_not_capitalized(
+    sentence: str, expected: str
+) -> None:
+    assert formatting.capitalize(sentence) == expected

@@ -165,6 +165,25 @@ def test_the_keyboard_is_enough(browser: Browser, url: str) -> None:
         expect(page.get_by_role("region", name="Summary")).to_contain_text("r17")
 
 
+def test_a_run_is_found_by_a_text_in_it(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        expect(row(page, "r21")).to_be_visible()
+        page.keyboard.press("Control+k")
+        page.keyboard.type("A-13")
+        expect(page.get_by_role("dialog").get_by_role("option").first).to_contain_text("r15")
+        page.keyboard.press("Enter")
+
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("r15")
+
+
+def test_a_run_that_is_not_there_leads_to_all_runs(browser: Browser, url: str) -> None:
+    seen = Visit(browser, url + "#/run/r999")
+    expect(seen.page.get_by_text("Run r999 not found.")).to_be_visible()
+    seen.page.get_by_role("link", name="All runs").click()
+    expect(row(seen.page, "r21")).to_be_visible()
+    seen.context.close()
+
+
 def test_a_span_that_was_closed_stays_closed_when_the_overview_arrives(
     browser: Browser, url: str
 ) -> None:

@@ -8,32 +8,50 @@ import { Compare } from "./pages/compare";
 import { Failures } from "./pages/failures";
 import { Home } from "./pages/home";
 import { Run } from "./pages/run";
+import { taskOf } from "./pages/run-columns";
 import { Sql } from "./pages/sql";
 import { type Command, Palette, paletteOpen, useCommands } from "./palette";
+import { Status } from "./parts/badges";
 import { Boundary } from "./parts/boundary";
-import { bytes, count, dateTime } from "./parts/format";
+import { ago, bytes, count, dateTime } from "./parts/format";
 import { RunSearch } from "./parts/run-search";
 import { Share } from "./parts/share";
 import { go, href, type Page, route, type Theme, theme } from "./router";
-import type { ListData } from "./types";
+import type { ListData, RunRow } from "./types";
 
 const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 const SIGN: Record<Theme, string> = { auto: "◐", light: "☀", dark: "☾" };
 const THEME_NAME: Record<Theme, string> = { auto: "system", light: "light", dark: "dark" };
 const turn = (): void => void (theme.value = NEXT[theme.peek()]);
 
-/** Runs by their id or name, from any page. */
+const RUNS_FOUND_MAX = 12;
+/** Not each letter is a search. */
+const TYPING_MS = 150;
+let latestWords = "";
+
+/** Runs by their id, or by any text in them: task, result, names and payloads. */
 async function runsLike(words: string): Promise<Command[]> {
   const text = words.trim();
   if (exported || !text) return [];
+  latestWords = words;
+  await new Promise((done) => setTimeout(done, TYPING_MS));
+  if (latestWords !== words) return []; // more was typed
   const byId = /^r\d+$/.test(text);
-  const { runs } = await get<ListData>("list", byId ? { limit: 1000 } : { name: text, limit: 12 });
+  const { runs } = await get<ListData>(
+    "list",
+    byId ? { limit: 1000 } : { filter: text, limit: 50 },
+  );
+  const inHead = (run: RunRow): boolean =>
+    `${taskOf(run)} ${run.name}`.toLowerCase().includes(text);
   return runs
     .filter((run) => !byId || run.short_id.startsWith(text))
-    .slice(0, 12)
+    .sort((one, other) => Number(inHead(other)) - Number(inHead(one)))
+    .slice(0, RUNS_FOUND_MAX)
     .map((run) => ({
-      title: run.name,
-      note: `run ${run.short_id} ${run.outcome}`,
+      title: taskOf(run) || run.name || "Untitled",
+      note: `${run.short_id} · ${ago(run.started_at)}`,
+      sign: <Status value={run.outcome} brief />,
+      isMatch: true,
       run: () => go(href("run", run.short_id)),
     }));
 }

@@ -1,6 +1,7 @@
 /** Ctrl-K: jump anywhere by typing. Pages and views register their commands with `useCommands`. */
 
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Dialog } from "./parts/dialog";
 import { oneLine } from "./parts/format";
@@ -8,6 +9,10 @@ import { oneLine } from "./parts/format";
 export interface Command {
   title: string;
   note?: string;
+  /** Shown before the title, such as the outcome of a run. */
+  sign?: ComponentChildren;
+  /** True if the source compared it with the words: they may be in text that is not shown. */
+  isMatch?: boolean;
   run: () => void;
 }
 /** `words` is the typed text in lower case; a source with many commands filters by it. */
@@ -38,12 +43,14 @@ export function Palette() {
 function OpenPalette() {
   const [text, setText] = useState("");
   const [found, setFound] = useState<Command[]>([]);
+  const [busy, setBusy] = useState(false);
   const [at, setAt] = useState(0);
   const close = (): void => void (paletteOpen.value = false);
   const words = useMemo(() => text.toLowerCase().split(/\s+/).filter(Boolean), [text]);
   useEffect(() => {
     let gone = false;
     setAt(0);
+    setBusy(true);
     // The commands of the innermost component come first.
     const pending = [...sources.value]
       .reverse()
@@ -52,10 +59,11 @@ function OpenPalette() {
     pending.forEach((one, place) => {
       void one.then((commands) => {
         if (gone) return;
-        collected[place] = commands.filter((command) => fits(command, words));
+        collected[place] = commands.filter((command) => command.isMatch || fits(command, words));
         setFound(collected.flat().slice(0, SHOWN_MAX));
       });
     });
+    void Promise.allSettled(pending).then(() => !gone && setBusy(false));
     return () => {
       gone = true;
     };
@@ -106,12 +114,17 @@ function OpenPalette() {
               if (place === at) node?.scrollIntoView({ block: "nearest" });
             }}
           >
-            <span class="cut">{oneLine(command.title, 120)}</span>
-            <span class="quiet cut">{oneLine(command.note ?? "", 80)}</span>
+            {command.sign}
+            <span class="cut grow">{oneLine(command.title, 120)}</span>
+            <span class="quiet nowrap">{oneLine(command.note ?? "", 80)}</span>
           </div>
         ))}
       </div>
-      {!found.length && <div class="empty">No matches</div>}
+      {!found.length && (
+        <div class="empty" role="status">
+          {busy ? "Searching…" : "No matches"}
+        </div>
+      )}
     </Dialog>
   );
 }

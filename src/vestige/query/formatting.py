@@ -138,3 +138,16 @@ def value(scalar: Scalar, length_max: int) -> str:
         return str(scalar)
     shown = single_line(scalar, length_max)
     return f'"{shown}"' if " " in shown or not shown else shown
+
+
+_WORD = re.compile(r"[a-z]+(?=[ ,:.]|$)")
+_LOWER_CASE = frozenset(["llm", "step", "run", "tool", "agent", "state", "file", "span"])
+"""Types of spans, which begin a sentence as a part of a name."""
+
+
+def capitalize(sentence: str) -> str:
+    """Begin a sentence in upper case, unless it begins with a name such as `case_bad`."""
+    first = _WORD.match(sentence)
+    if first is None or first[0] in _LOWER_CASE:
+        return sentence
+    return sentence[0].upper() + sentence[1:]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from support.programs import load
+from vestige.home import Home
 from vestige.query.error_text import find_message
-from vestige.query.trajectory.headline import step_result, step_title
+from vestige.query.trajectory.headline import make_headline, step_result, step_title
 from vestige.query.trajectory.model import Action, Item, Step
+from vestige.recorder import Recorder
 
 CODE_ERROR = (
     "smolagents.utils.AgentExecutionError: Code execution failed at line 'for path in paths' due "
@@ -91,3 +94,13 @@ def test_a_failed_model_call_has_the_providers_message_as_headline() -> None:
 )
 def test_the_message_of_a_provider_is_found_in_an_error(error: str, message: str | None) -> None:
     assert find_message(error) == message
+
+
+def test_a_step_without_text_is_titled_by_its_span(home: Home) -> None:
+    with Recorder(home, crash_hooks=False) as recorder, recorder.run("suite") as run:
+        run.child("case_one", "test").end()
+    step = make_step()
+    (step.span,) = [span for each in load(home) for span in each.spans if span.type == "test"]
+
+    assert step_title(step) == "case_one"
+    assert make_headline(step) == "case_one"

@@ -121,7 +121,7 @@ function GroupCard({ group, isOpen }: { group: FailureGroup; isOpen: boolean }) 
     <li class="group">
       <div class="group-count">
         <b>{count(group.count)}</b> <span class="quiet">{group.count === 1 ? "run" : "runs"}</span>
-        <Trend counts={group.trend} />
+        {group.trend.filter(Boolean).length > 1 && <Trend counts={group.trend} />}
       </div>
       <div class="group-text">
         <a class="trace title" href={href("run", run, { span })}>

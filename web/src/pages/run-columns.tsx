@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { Status } from "../parts/badges";
-import { ago, count, durationMs, moment, oneLine, price, short } from "../parts/format";
+import { ago, count, dateTime, durationMs, moment, oneLine, price, short } from "../parts/format";
 import { adjust, href } from "../router";
 import type { RunRow } from "../types";
 
@@ -90,7 +90,16 @@ export const COLUMNS: Column[] = [
     sort: "started",
     width: "88px",
     shown: true,
-    cell: (run) => <span title={moment(run.started_at)}>{ago(run.started_at)}</span>,
+    cell: (run) => {
+      const [day, time] = dateTime(run.started_at).split(", ");
+      const isOld = ago(run.started_at) === day;
+      return (
+        <span title={moment(run.started_at)}>
+          {ago(run.started_at)}
+          {isOld && <span class="second">{time}</span>}
+        </span>
+      );
+    },
   },
   {
     id: "duration",
@@ -99,7 +108,7 @@ export const COLUMNS: Column[] = [
     width: "82px",
     right: true,
     shown: true,
-    cell: (run) => durationMs(elapsed(run)),
+    cell: (run) => (elapsed(run) === 0 ? "" : durationMs(elapsed(run))),
   },
   {
     id: "calls",
@@ -162,7 +171,7 @@ export const OUTCOME: Column = {
 /** The task in few words: the title if the name says nothing, else the task itself. */
 export function taskOf(run: RunRow): string {
   if (run.title && run.title !== run.name) return run.title;
-  return run.task ?? "";
+  return run.task === run.name ? "" : (run.task ?? "").replace(/^#+ |\*\*/g, "");
 }
 
 function Marks({ run }: { run: RunRow }) {

@@ -10,7 +10,7 @@ import type { RunModel } from "../model";
 import { useCommands } from "../palette";
 import { Boundary } from "../parts/boundary";
 import { count, oneLine } from "../parts/format";
-import { Failed, Loading } from "../parts/placeholders";
+import { Empty, Failed, Loading } from "../parts/placeholders";
 import { Split } from "../parts/split";
 import { TabPanel, Tabs } from "../parts/tabs";
 import {
@@ -78,8 +78,14 @@ export function Run() {
   if (error && !run)
     return (
       <div class="page-pad">
-        <Failed error={error} again={again} />
-        {!exported && <a href={href("home")}>All runs</a>}
+        {error.status === 404 ? (
+          <Empty>
+            Run {oneLine(runId.value, 60)} not found.{" "}
+            {!exported && <a href={href("home")}>All runs</a>}
+          </Empty>
+        ) : (
+          <Failed error={error} again={again} />
+        )}
       </div>
     );
   if (!run) return <Loading what="the run" />;
@@ -121,7 +127,7 @@ function Shown({ run, paused, pause }: ShownProps) {
           pause={pause}
         />
       </Boundary>
-      <div class="viewbar">
+      <div class={`viewbar in-${shown}`}>
         <Tabs
           label="Views"
           panel="view"

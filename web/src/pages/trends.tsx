@@ -27,6 +27,10 @@ const NOTHING: Pick<TrendsData, "totals" | "unpriced_models"> = {
   },
   unpriced_models: [],
 };
+/** What the figures cover: they are counted for all runs, for at most two years. */
+const scopeOf = (since: string): string =>
+  `All runs${since === "" ? " of the last 26 months" : ""}, whatever the filter`;
+
 /** `since`: the time range of the page. */
 export function Trends({ since }: { since: string }) {
   const period = PERIODS[since] ?? PERIODS[""]!;
@@ -41,6 +45,7 @@ export function Trends({ since }: { since: string }) {
   const tokens = buckets.map((bucket) => bucket.input_tokens + bucket.output_tokens);
   return (
     <section class="trends" aria-label="Trends" tabIndex={0}>
+      <p class="quiet trends-scope">{scopeOf(since)}</p>
       <Spark
         title="Runs"
         total={orLoading(count(totals.runs))}

@@ -9,6 +9,10 @@ interface Props {
   duration_us: number | null;
 }
 
+/** False for a run whose spans all have one time, as those of a bundle of files. */
+export const hasTimes = (run: RunModel): boolean =>
+  run.length_us - run.begin_us > 1 || run.run.outcome === "running";
+
 export function TimeBar({ run, start_us, duration_us }: Props) {
   if (start_us === null || !run.length_us) return <span class="time-bar" />;
   const left = Math.min(Math.max((start_us / run.length_us) * 100, 0), 98);

@@ -196,7 +196,7 @@ function Bubble({ message, id, title = "", mark = "", note = "", open: first }: 
           </span>
         </button>
         {!open && <span class="grow cut quiet trace">{oneLine(beginning, 160)}</span>}
-        <span class="grow" />
+        {open && <span class="grow" />}
         {mark && <span class="badge ok">{mark}</span>}
       </header>
       {open && (

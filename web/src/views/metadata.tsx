@@ -13,6 +13,9 @@ import { costOf } from "./run-summary";
 import type { ViewProps } from "./view-props";
 import "./split.css";
 
+/** The error is shown as the cause of the run, and with the span that failed. */
+const IN_ERROR = /^(error|exception)\.(type|message|stack|stacktrace)$/;
+
 export default function Metadata({ run }: ViewProps) {
   const id = run.run.short_id;
   const { data, error, again } = useAnswer<OverviewData>("overview", { id }, run.run.outcome);
@@ -26,7 +29,7 @@ export default function Metadata({ run }: ViewProps) {
   if (!data) return <Loading />;
   const own = Object.fromEntries(
     Object.entries(about.data?.span.attributes ?? {}).filter(
-      ([name, value]) => data.common_attributes[name] !== value,
+      ([name, value]) => data.common_attributes[name] !== value && !IN_ERROR.test(name),
     ),
   );
   const process = processOf(run);
@@ -172,6 +175,9 @@ export function Card({ title, children }: { title: string; children: preact.Comp
   );
 }
 
+/** Characters of a value of several lines, such as a traceback. */
+const PAIR_SHOWN = 4_000;
+
 export function Pairs({ of }: { of: Record<string, unknown> }) {
   return (
     <table class="plain">
@@ -179,7 +185,13 @@ export function Pairs({ of }: { of: Record<string, unknown> }) {
         {Object.entries(of).map(([name, value]) => (
           <tr key={name}>
             <td class="trace quiet">{visible(name)}</td>
-            <td class="trace">{oneLine(String(value), 600)}</td>
+            <td class="trace">
+              {String(value).includes("\n") ? (
+                <pre class="trace">{visible(String(value).trim().slice(0, PAIR_SHOWN))}</pre>
+              ) : (
+                oneLine(String(value), 600)
+              )}
+            </td>
           </tr>
         ))}
       </tbody>

@@ -23,7 +23,7 @@ interface Props {
 export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
   const info = run.run;
   const [all, setAll] = useState(false);
-  const findings = overview?.findings ?? [];
+  const findings = overview ? otherFindings(run, overview) : [];
   const title = oneLine(overview?.title ?? "", 160);
   const name = oneLine(info.name, 120) || "Untitled";
   return (
@@ -54,8 +54,16 @@ export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
         )}
       </div>
       <LineageLine run={run} lineage={lineage} />
-      {overview && <Cause run={run} overview={overview} all={all} toggle={() => setAll(!all)} />}
-      {all && (
+      {overview && (
+        <Cause
+          run={run}
+          overview={overview}
+          more={findings.length}
+          all={all}
+          toggle={() => setAll(!all)}
+        />
+      )}
+      {all && findings.length > 0 && (
         <ul class="findings" aria-label="Findings">
           {findings.map((finding, at) => (
             <Found key={at} run={run} finding={finding} />
@@ -64,6 +72,19 @@ export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
       )}
     </section>
   );
+}
+
+/** The findings other than the one that is shown as the cause. */
+function otherFindings(run: RunModel, { cause, findings }: OverviewData): Finding[] {
+  const lead = findings.findIndex(
+    (finding) => finding.kind === cause?.kind && shortCause(run, finding) === cause.span,
+  );
+  return findings.filter((_, at) => at !== lead);
+}
+
+function shortCause(run: RunModel, finding: Finding): string | null {
+  const index = finding.cause ? run.byId.get(finding.cause) : undefined;
+  return index === undefined ? null : run.shortId(index);
 }
 
 function facts(run: RunModel, overview: OverviewData | null): string[] {
@@ -94,14 +115,15 @@ const PLACED_MAX = 60;
 interface CauseProps {
   run: RunModel;
   overview: OverviewData;
+  /** How many findings there are beside the cause. */
+  more: number;
   all: boolean;
   toggle: () => void;
 }
 
-function Cause({ run, overview, all, toggle }: CauseProps) {
-  const { cause, stamps, findings } = overview;
+function Cause({ run, overview, more, all, toggle }: CauseProps) {
+  const { cause, stamps } = overview;
   const good = exported ? null : overview.good_run;
-  const more = findings.length - 1;
   if (!cause && !stamps.length) return null;
   const index = run.ofShortId(cause?.span);
   const sentence = cause ? oneLine(cause.sentence, 200) : oneLine(stamps[0]!, 300);

@@ -16,9 +16,10 @@ import type { ViewProps } from "./view-props";
 export default function State({ run }: ViewProps) {
   const id = run.run.short_id;
   const { data, error, again } = useAnswer<StateData>("state", { id }, run.next);
-  const [picked, pick] = useState<number | null>(null);
+  const [chosen, pick] = useState<number | null>(null);
   const [against, setAgainst] = useState<number | null>(null);
   const rows = data?.snapshots ?? [];
+  const picked = chosen ?? rows.at(-1)?.index ?? null;
   useRowKeys(
     "snapshot",
     rows.map((one) => one.index),

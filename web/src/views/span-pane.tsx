@@ -10,7 +10,7 @@ import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
 import { select, showTab, tab } from "../router";
-import type { SpanData, WhyData } from "../types";
+import type { SpanData, StepRow, WhyData } from "../types";
 import { useAnswer } from "../use-query";
 import { Attributes, SpanButton } from "./attributes";
 import { BodyView } from "./body";
@@ -37,6 +37,8 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
   const id = run.shortId(index);
   const { data, error, again } = useAnswer<SpanData>("span", { id }, run.status(index) ?? run.next);
   const [noting, setNoting] = useState("");
+  const step = steps.of(id);
+  const name = oneLine(run.name(index), 120) || "Untitled";
   useKeys(exported ? [] : [{ key: "m", label: "Add a note", run: () => setNoting(id) }]);
   const chat = useMessages(run, index);
   const tabs = tabsOf(run, index, chat.data, steps);
@@ -49,9 +51,11 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
       <div class="pane-head">
         <div class="rowline">
           <Kind type={oneLine(run.type(index), 24)} />
-          <h2 class="cut trace">{oneLine(run.name(index), 120) || "Untitled"}</h2>
+          <h2 class="cut trace" title={name}>
+            {step && run.type(index) === "llm" ? `Step ${step.number}` : name}
+          </h2>
           {run.status(index) !== "ok" && <Status value={run.status(index)} />}
-          <span class="quiet cut grow">{factsOf(run, index, data, steps)}</span>
+          <span class="quiet cut grow">{factsOf(run, index, data, step)}</span>
           <ForkMenu key={`fork ${id}`} span={id} lineage={lineage} />
           {!exported && (
             <button type="button" aria-label="Add a note" onClick={() => setNoting(id)}>
@@ -128,16 +132,23 @@ function partOf(named: string, run: RunModel, index: number, tabs: TabRow[]): Pa
   return tabs.find(({ id }) => id === named)?.id ?? tabs[0]!.id;
 }
 
-function factsOf(run: RunModel, index: number, data: SpanData | null, steps: StepIndex): string {
-  const step = steps.of(run.shortId(index));
+/** A model call is titled by its step: its name is a function of a framework, and comes last. */
+function factsOf(
+  run: RunModel,
+  index: number,
+  data: SpanData | null,
+  step: StepRow | undefined,
+): string {
+  const isCall = step !== undefined && run.type(index) === "llm";
   const [input, output] = [run.inputTokens(index), run.outputTokens(index)];
   return [
-    step ? `step ${step.number}` : "",
+    step && !isCall ? `step ${step.number}` : "",
     oneLine(run.model(index), 60),
     duration(run.duration(index)),
     input === null ? "" : `${short(input)} in / ${short(output ?? 0)} out`,
     cost(data?.cost_usd),
     `s${run.number(index)}`,
+    isCall ? oneLine(run.name(index), 60) : "",
   ]
     .filter(Boolean)
     .join(" · ");

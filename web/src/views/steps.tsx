@@ -6,7 +6,7 @@ import { Kind, kindClass } from "../parts/badges";
 import { cost, duration, oneLine } from "../parts/format";
 import { NoteMark, useNotes } from "../parts/notes";
 import { Empty, Failed, Loading } from "../parts/placeholders";
-import { TimeBar } from "../parts/time-bar";
+import { hasTimes, TimeBar } from "../parts/time-bar";
 import { VirtualList } from "../parts/virtual-list";
 import { filter, openSpan, type Range, range, selected } from "../router";
 import type { NotesData, OverviewData, StepRow } from "../types";
@@ -156,15 +156,21 @@ function Row({ run, step, withAgent, isOpen, notes, lineage, parted }: RowProps)
         </span>
         <span class="cut trace quiet step-result">{resultOf(step)}</span>
       </button>
-      <TimeBar
-        run={run}
-        start_us={startOf(run, step)}
-        duration_us={(step.duration_ns ?? 0) / 1_000}
-      />
+      {hasTimes(run) ? (
+        <TimeBar
+          run={run}
+          start_us={startOf(run, step)}
+          duration_us={(step.duration_ns ?? 0) / 1_000}
+        />
+      ) : (
+        <span />
+      )}
       <span class="step-numbers">
-        <span class="num">
-          {duration(step.duration_ns === null ? null : step.duration_ns / 1_000) || "…"}
-        </span>
+        {hasTimes(run) && (
+          <span class="num">
+            {duration(step.duration_ns === null ? null : step.duration_ns / 1_000) || "…"}
+          </span>
+        )}
         <span class="num quiet">{cost(step.total_cost_usd ?? step.cost_usd)}</span>
       </span>
       {isOpen && <Actions run={run} step={step} />}

@@ -5,7 +5,7 @@ import type { RunModel } from "../model";
 import { Level, Status } from "../parts/badges";
 import { Edits } from "../parts/edits";
 import { FoldableText } from "../parts/foldable-text";
-import { cost, count, duration, offset, oneLine } from "../parts/format";
+import { bytes, cost, count, duration, offset, oneLine } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { RenderedText } from "../parts/rendered-text";
 import { VirtualList } from "../parts/virtual-list";
@@ -170,7 +170,7 @@ function Who({ item }: { item: Item }) {
             <span class="quiet">tool </span>
             {oneLine(item.name ?? item.call_id ?? "", 80)}
           </b>
-          {item.status !== "ok" && <Status value={item.status} />}
+          {!["ok", "answered"].includes(item.status) && <Status value={item.status} />}
           <span class="quiet">{duration(item.duration_us)}</span>
         </>
       );
@@ -277,9 +277,19 @@ function Thinking({ text }: { text: Text }) {
   );
 }
 
+/** A longer system prompt is folded: it is the same in every run of a program. */
+const SYSTEM_SHOWN = 600;
+
 function Message({ item }: { item: MessageItem }) {
   if (item.part === "thinking") return <Thinking text={item.text} />;
   if (item.part === "image") return <Picture item={item} />;
+  if (item.role === "system" && item.text.text.length > SYSTEM_SHOWN)
+    return (
+      <details class="thinking">
+        <summary>System prompt · {bytes(item.text.size_bytes)}</summary>
+        <FoldableText text={item.text} />
+      </details>
+    );
   return <FoldableText text={item.text} />;
 }
 

@@ -8,7 +8,7 @@ import { duration, offset, oneLine, price, short } from "../parts/format";
 import { NoteMark, useNotes } from "../parts/notes";
 import { Empty } from "../parts/placeholders";
 import { hitSpans } from "../parts/run-search";
-import { TimeBar } from "../parts/time-bar";
+import { hasTimes, TimeBar } from "../parts/time-bar";
 import { VirtualList } from "../parts/virtual-list";
 import { filter, go, href, type Range, range, select, selected } from "../router";
 import type { NotesData } from "../types";
@@ -163,8 +163,12 @@ function SpanRow({
       {cost !== undefined && <span class="quiet nowrap wide">{price(cost, true)}</span>}
       {run.status(index) !== "ok" && <Status value={run.status(index)} />}
       <span class="quiet nowrap num wide">{offset(run.start(index))}</span>
-      <TimeBar run={run} start_us={run.start(index)} duration_us={run.duration(index)} />
-      <span class="nowrap num">{duration(run.duration(index)) || "…"}</span>
+      {hasTimes(run) && (
+        <>
+          <TimeBar run={run} start_us={run.start(index)} duration_us={run.duration(index)} />
+          <span class="nowrap num">{duration(run.duration(index)) || "…"}</span>
+        </>
+      )}
     </div>
   );
 }

@@ -27,7 +27,7 @@ export function Values({ run, index, data }: Props) {
   const isTool = run.type(index) === "tool";
   return (
     <div class="scroll grow values" tabIndex={0} role="region" aria-label="Content">
-      <ErrorOf data={data} />
+      <ErrorOf data={data} withTraceback={false} />
       {!hasContent(run, index, data) && (
         <p class="quiet">No input, output or error message was recorded</p>
       )}
@@ -42,6 +42,7 @@ export function Values({ run, index, data }: Props) {
           <p class="quiet">{run.status(index) === null ? "Still running" : "No result recorded"}</p>
         )
       )}
+      <TracebackOf data={data} />
     </div>
   );
 }
@@ -55,24 +56,41 @@ function hasContent(run: RunModel, index: number, data: SpanData): boolean {
   );
 }
 
-/** The error first; the last frame of a traceback is at its end. */
-export function ErrorOf({ data }: { data: SpanData }) {
-  const { attributes } = data.span;
-  const type = attributes["error.type"] ?? attributes["exception.type"];
-  const message = attributes["error.message"] ?? attributes["exception.message"];
-  const stack = attributes["error.stack"] ?? attributes["exception.stacktrace"];
+const titleOf = ({ span }: SpanData): string | null => {
+  const type = span.attributes["error.type"] ?? span.attributes["exception.type"];
+  const message = span.attributes["error.message"] ?? span.attributes["exception.message"];
   if (type == null && message == null) return null;
-  const title = [type, message].filter((one) => one != null).join(": ");
+  return [type, message].filter((one) => one != null).join(": ");
+};
+
+/** The error of a span. Its traceback is shown here, or below what the span received. */
+export function ErrorOf({
+  data,
+  withTraceback = true,
+}: {
+  data: SpanData;
+  withTraceback?: boolean;
+}) {
+  const title = titleOf(data);
+  if (title === null) return null;
   return (
     <section class="notice bad error-box">
       <strong class="trace">{visible(title)}</strong>
-      {typeof stack === "string" && stack.trim() !== title && (
-        <details open>
-          <summary>Traceback</summary>
-          <pre class="trace">{visible(stack.trim())}</pre>
-        </details>
-      )}
+      {withTraceback && <TracebackOf data={data} />}
     </section>
+  );
+}
+
+/** The frames in full; the last one, which raised, is at the end. */
+function TracebackOf({ data }: { data: SpanData }) {
+  const { attributes } = data.span;
+  const stack = attributes["error.stack"] ?? attributes["exception.stacktrace"];
+  if (typeof stack !== "string" || !stack.trim() || stack.trim() === titleOf(data)) return null;
+  return (
+    <details class="traceback" open>
+      <summary>Traceback</summary>
+      <pre class="trace">{visible(stack.trim())}</pre>
+    </details>
   );
 }
 

@@ -138,7 +138,10 @@ def _describe(group: FailureGroup) -> str:
     """Return the cause in one sentence: what failed, how, and where in the program."""
     signature = group.signature
     finding = group.failures[0].finding
-    if signature.error:
+    messages = {each.finding.message for each in group.failures if each.finding is not None}
+    if finding is not None and len(messages) == 1:
+        cause = formatting.capitalize(finding.message)
+    elif signature.error:
         text = f"{signature.error}: {signature.text}" if signature.text else signature.error
         cause = f"{signature.subject}: {text}" if signature.subject else text
     else:

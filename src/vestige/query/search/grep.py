@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import msgspec
 
 from vestige.errors import UsageError
 from vestige.query import formatting
-from vestige.query.search.run_texts import find_runs_named
+from vestige.query.search.run_texts import find_runs_named, read_run_texts
 from vestige.query.text_layout import CommandAnswer, fit_page
 from vestige.record.redaction.output_redaction import redact_text
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store
@@ -30,6 +31,13 @@ PAGES_MAX = 10
 """Pages of hits that are read to find all runs with a text."""
 
 PATTERN_MAX = 1_000
+
+SAME_TEXT = 40
+"""Characters around a match that decide whether the next match is the same text."""
+
+TITLES_MAX = 20
+"""Runs whose titles are read for one answer."""
+TITLE_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +66,19 @@ class GrepAnswer(CommandAnswer):
     """The run that was searched; None if all were."""
     options: GrepOptions
     searched: SearchResult
+    runs: Mapping[str, str] = field(default_factory=dict)
+    """Title and date of runs by id, for people."""
 
     def lines(self, budget: int) -> list[str]:
         hits = self.searched.hits
         if not hits and self.searched.cursor is None:
             return [self._no_matches()]
-        rows = [_format_hit(hit) for hit in hits]
+        merged = merge_parents(hits)
+        rows = [self._row(row) for row in merged]
 
         def more(left_out: int) -> str:
             at_least = "" if self.searched.cursor is None else " at least"
-            command = self._continue(hits[len(rows) - left_out - 1].cursor)
+            command = self._continue(merged[len(rows) - left_out - 1].last.cursor)
             return f"…{at_least} {left_out} more matches: {command}"
 
         end = []
@@ -75,6 +86,15 @@ class GrepAnswer(CommandAnswer):
             command = self._continue(self.searched.cursor)
             end = [f"… stopped: {self.searched.stopped}. Continue: {command}"]
         return fit_page([], rows, end, budget, more)
+
+    def _row(self, row: HitRow) -> str:
+        """Return a hit on one line; on a terminal with its run, and without escapes of JSON."""
+        hit = row.hit
+        if self.columns is None:
+            return _format_hit(hit, row.others)
+        run = "" if self.short_id else self.runs.get(hit.span_ref.run_id, "")
+        excerpts = {name: _unescape(getattr(hit, name)) for name in ("before", "match", "after")}
+        return _format_hit(msgspec.structs.replace(hit, **excerpts), row.others, run)
 
     def _continue(self, cursor: str) -> str:
         positional = [self.pattern, *([self.short_id] if self.short_id else [])]
@@ -131,7 +151,21 @@ def grep_answer(
     query = build_search_query(pattern, options, run_id)
     searched = store.search(query, options.after, HITS_MAX)
     hits = [_redact_hit(hit) for hit in searched.hits]
-    return GrepAnswer(pattern, short_id, options, msgspec.structs.replace(searched, hits=hits))
+    titles = {} if run_id else _find_titles(store, hits)
+    searched = msgspec.structs.replace(searched, hits=hits)
+    return GrepAnswer(pattern, short_id, options, searched, titles)
+
+
+def _find_titles(store: Store, hits: Sequence[Hit]) -> dict[str, str]:
+    """Return the title and the date of the first runs of the hits, by id."""
+    ids = list(dict.fromkeys(hit.span_ref.run_id for hit in hits))[:TITLES_MAX]
+    runs = [run for run_id in ids for run in store.find_runs(run_id)[:1]]
+    texts = read_run_texts(store, runs)
+    return {
+        run.id: f"{formatting.single_line(texts[run.id].title or run.name, TITLE_SHOWN)},"
+        f" {(formatting.timestamp(run.started_ns) or '')[:10]}"
+        for run in runs
+    }
 
 
 def _redact_hit(hit: Hit) -> Hit:
@@ -215,12 +249,52 @@ def parse_parts(text: str) -> tuple[str, ...]:
     return tuple(part for part in PARTS if part in names)
 
 
-def _format_hit(hit: Hit) -> str:
+@dataclass(slots=True)
+class HitRow:
+    """A hit, and how many spans after it have the same text in their attributes."""
+
+    hit: Hit
+    last: Hit
+    others: int = 0
+
+
+def merge_parents(hits: Sequence[Hit]) -> list[HitRow]:
+    """Return one row for adjacent hits of one text: an error is an attribute of parents, too."""
+    rows: list[HitRow] = []
+    for hit in hits:
+        if rows and _same_text(rows[-1].hit, hit):
+            rows[-1].last = hit
+            rows[-1].others += 1
+        else:
+            rows.append(HitRow(hit, hit))
+    return rows
+
+
+def _same_text(one: Hit, other: Hit) -> bool:
+    def key(hit: Hit) -> tuple[str, str, str]:
+        text = hit.before[-SAME_TEXT:] + hit.match + hit.after[: SAME_TEXT // 2]
+        return hit.span_ref.run_id, hit.part, text
+
+    return one.part == "attrs" and key(one) == key(other)
+
+
+_ESCAPE = re.compile(r'\\(["\\/nrt])')
+_ESCAPED = {"n": "\n", "r": "\n", "t": "\t"}
+
+
+def _unescape(text: str) -> str:
+    """Replace the short escapes of JSON, as far as an excerpt has them whole."""
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
+
+
+def _format_hit(hit: Hit, others: int = 0, run: str = "") -> str:
     before, match, after = (_format_excerpt(part) for part in (hit.before, hit.match, hit.after))
     times = f" ×{hit.count}" if hit.count > 1 else ""
     shared = f" (in {hit.bodies} bodies)" if hit.bodies > 1 else ""
     at = f" @{hit.start_byte}" if hit.start_byte is not None else ""
-    return f'{hit.span_ref.short_id} {hit.part}{at}{times}{shared}: "{before}«{match}»{after}"'
+    spans = f" (+{others} {'span' if others == 1 else 'spans'})" if others else ""
+    place = f"{hit.span_ref.short_id} {hit.part}{at}{times}{shared}{spans}"
+    return f'{place}{f" ({run})" if run else ""}: "{before}«{match}»{after}"'
 
 
 def _format_excerpt(text: str) -> str:

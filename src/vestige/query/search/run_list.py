@@ -27,7 +27,7 @@ from vestige.record.finding import Finding
 from vestige.record.run import RunInfo
 from vestige.store.protocol import ConversationInfo, NoteSummary, RunFilter, Store, Term
 
-NARROW_DROPS = ("SPANS", "ERRORS", "TOKENS")
+NARROW_DROPS = ("SPANS", "ERRORS", "TOKENS", "RESULT")
 """Columns that a narrow terminal does not show, in this order."""
 NARROW_TEXT = 16
 """Width of names and findings below which a column is dropped instead."""
@@ -152,7 +152,8 @@ class ListAnswer(CommandAnswer):
                 row.append(self._finding_cell(run))
             if with_results:
                 text = self.texts.get(run.id, NO_TEXT)
-                row.append(formatting.single_line(text.result or "", RESULT_SHOWN))
+                result = text.result if run.outcome == "ok" else None
+                row.append(formatting.single_line(result or "", RESULT_SHOWN))
             table.append(row)
         if self.columns is not None:
             table = drop_columns(table, NARROW_DROPS, self.columns, NARROW_TEXT)

@@ -45,7 +45,7 @@ def make_headline(step: Step) -> str:
         actions.append(f"and {len(step.actions) - 3} more")
     if step.error and not any(action.error for action in step.actions):
         actions.append(f"✕ {_error_line(step.error)}")
-    return " | ".join(filter(None, [thought, *actions])) or _input_line(step)
+    return " | ".join(filter(None, [thought, *actions])) or _input_line(step) or _name_of(step)
 
 
 def step_title(step: Step) -> str:
@@ -55,8 +55,13 @@ def step_title(step: Step) -> str:
         return failed if step.actions else f"Model call failed: {failed}"
     thought = _first_thought(step)
     if thought or not step.actions:
-        return thought or _input_line(step)
+        return thought or _input_line(step) or _name_of(step)
     return action_line(step.actions[0]).partition(" -> ")[0]
+
+
+def _name_of(step: Step) -> str:
+    """Return the name of a step without any text, such as a test case."""
+    return formatting.single_line(step.span.name, THOUGHT_SHOWN) if step.span else ""
 
 
 def step_result(step: Step) -> str:

@@ -30,6 +30,7 @@ from vestige.query.views.lines.common_attributes import (
     REPEATED_KINDS,
     TOKEN_TOTALS,
     find_common_attributes,
+    find_repeated_attributes,
 )
 from vestige.query.views.show import run_data
 from vestige.query.views.timeline import NOT_SHOWN, format_attributes
@@ -188,7 +189,8 @@ def _span_columns(
 ) -> dict[str, list[Any]]:
     text = strings.number
     attributes = [_decode(row.attributes) if row.attributes else {} for row in rows]
-    common = find_common_attributes(attributes[:COMMON_AMONG])
+    sample = attributes[:COMMON_AMONG]
+    common = find_common_attributes(sample) | find_repeated_attributes(sample)
     columns: dict[str, list[Any]] = {
         "number": [row.number for row in rows],
         "id": [row.span_id for row in rows],

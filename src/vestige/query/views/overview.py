@@ -281,7 +281,7 @@ class OverviewAnswer(CommandAnswer):
             sentence, detail = main.message, ""
         step = self.trajectory.step_of(main.cause) if main.cause else None
         return {
-            "sentence": sentence[:1].upper() + sentence[1:].rstrip("."),
+            "sentence": formatting.capitalize(sentence).rstrip("."),
             "detail": detail,
             "severity": main.severity,
             "kind": main.kind,

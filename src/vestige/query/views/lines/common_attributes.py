@@ -57,6 +57,19 @@ def find_common_attributes(spans: Sequence[Mapping[str, Scalar]]) -> dict[str, S
     return common
 
 
+def find_repeated_attributes(spans: Sequence[Mapping[str, Scalar]]) -> dict[str, Scalar]:
+    """Return the attributes that at least half of the spans have, all with one value."""
+    counts: Counter[str] = Counter(key for own in spans for key in own)
+    if len(spans) < SPANS_MIN:
+        return {}
+    often = {key for key, count in counts.items() if 2 * count >= len(spans)}
+    values: dict[str, set[tuple[type, Scalar]]] = {key: set() for key in often}
+    for own in spans:
+        for key in often & own.keys():
+            values[key].add((type(own[key]), own[key]))
+    return {key: value for key, found in values.items() if len(found) == 1 for _, value in found}
+
+
 def render_common(common: Mapping[str, Scalar]) -> str:
     """Return the common attributes as a line of the head; empty if there are none."""
     shown = [
