@@ -127,5 +127,5 @@ def test_nothing_is_told_twice_and_all_of_it_in_its_order(home: Home) -> None:
     following = Following()
 
     lines = [line.text for line in following.news(loaded)]
-    assert lines == ["info same", "info same", "run agent 0µs → ok"]
+    assert lines == ["info same", "info same", "run agent → ok"]
     assert following.news(loaded) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,18 @@ def test_requests_and_answers_are_parsed_as_those_of_a_provider(tmp_path: Path) 
     tool = evidence.of_type("tool")[0]
     assert (evidence.input(tool), evidence.output(tool)) == ('{"at": 7}', "shipped")
     temporary.close()
+
+
+def test_messages_without_times_have_no_durations(tmp_path: Path) -> None:
+    path = _write(tmp_path / "chat.json", OPENAI)
+    show = [sys.executable, "-m", "vestige", "show", "--tree", str(path)]
+    shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+    assert "chat: ok\n" in shown
+    assert re.search(r"\d(µs|ms|s)\b", shown) is None
+
+    timed = [{**each, "timestamp": f"2026-01-01T00:00:{n:02}Z"} for n, each in enumerate(OPENAI)]
+    (run,) = _load(_write(path, timed))
+    assert run.info.duration_ns == (len(timed) - 1) * 10**9
 
 
 def test_anthropic_blocks_are_calls_and_failed_results(tmp_path: Path) -> None:

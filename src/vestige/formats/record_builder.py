@@ -48,6 +48,7 @@ class RecordBuilder:
         self.root_id = derived_span_id(format, source_id, "run")
         self.time_ns = max(0, min(time_ns, TIME_MAX_NS - 10**15))
         self.began_ns = 0
+        self._has_times = False
         self._end_writer = derived_writer(format, f"{source_id} end")
         self._format, self._source_id = format, source_id
         self._seq = 0
@@ -58,6 +59,7 @@ class RecordBuilder:
 
     def advance(self, found_ns: int | None) -> None:
         """Move the time to that of the next event, or a little if it is not known."""
+        self._has_times |= found_ns is not None
         if found_ns is not None and (not self.began_ns or found_ns >= self.time_ns):
             self.time_ns = found_ns
         elif self.began_ns:
@@ -146,9 +148,13 @@ class RecordBuilder:
     def end_run(
         self, status: str, count: int, *, attributes: Object | None = None, body: str | None = None
     ) -> SpanClose:
-        """Return the end of the run after `count` events, which replaces an earlier end."""
+        """Return the end of the run after `count` events, which replaces an earlier end.
+
+        Without any recorded time, times only order the events, and the duration is 0: unknown.
+        """
         end = self.close(self.root_id, status, attributes=attributes, body=body)
-        end.duration_ns = max(0, self.time_ns - (self.began_ns or self.time_ns))
+        if self._has_times:
+            end.duration_ns = max(0, self.time_ns - (self.began_ns or self.time_ns))
         return self.move_to_end(end, 3 * count + 2)
 
     def move_to_end(self, record: R, seq: int) -> R:

@@ -24,8 +24,8 @@ def seconds(value: float) -> str:
 
 
 def duration(ns: int | None) -> str:
-    """`12µs`, `3.4ms`, `1.8s`, `2m05s`, `3h10m`, `7d`."""
-    if ns is None:
+    """`12µs`, `3.4ms`, `1.8s`, `2m05s`, `3h10m`, `7d`; empty if it is not known, or 0."""
+    if not ns:
         return ""
     if ns < 1_000_000:
         return f"{ns / 1000:.0f}µs"
@@ -42,6 +42,11 @@ def duration(ns: int | None) -> str:
         return f"{hours}h{minutes:02d}m"
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02d}h" if hours else f"{days}d"
+
+
+def after(ns: int | None) -> str:
+    """Return ` after 1.8s`, or nothing if the duration is not known."""
+    return f" after {duration(ns)}" if ns else ""
 
 
 def size(count: int) -> str:

@@ -65,6 +65,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
+    @property
+    def elapsed_ns(self) -> int:
+        """The duration, until the last record while the run is open; 0 if no time is known."""
+        return self.last_ns - self.started_ns if self.duration_ns is None else self.duration_ns
+
 
 class SpanInfo(msgspec.Struct, frozen=True, gc=False):
     """One span, merged from its opening, updates and close."""

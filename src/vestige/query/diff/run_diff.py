@@ -290,8 +290,7 @@ def _render_summary(
 def _format_run(evidence: Evidence) -> str:
     info = evidence.run.info
     name, outcome = formatting.single_line(info.name, 60), formatting.single_line(info.outcome, 20)
-    elapsed = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
-    text = f"{info.short_id} {name}: {outcome} after {formatting.duration(elapsed)}"
+    text = f"{info.short_id} {name}: {outcome}{formatting.after(info.elapsed_ns)}"
     text += f", {formatting.pluralize(info.span_count, 'span')}"
     if info.tokens:
         tokens_in, tokens_out = map(formatting.number, (info.input_tokens, info.output_tokens))

@@ -129,7 +129,6 @@ class ListAnswer(CommandAnswer):
         head += ["RESULT"] if with_results else []
         table = [head]
         for run in self.runs:
-            elapsed = run.last_ns - run.started_ns
             row = [
                 run.short_id,
                 formatting.single_line(self._title(run), 40)
@@ -139,7 +138,7 @@ class ListAnswer(CommandAnswer):
                 + (" ✎" if run.id in self.notes else ""),
                 formatting.single_line(run.outcome, 20),
                 formatting.relative_time(run.started_ns, self.now_ns),
-                formatting.duration(elapsed if run.duration_ns is None else run.duration_ns),
+                formatting.duration(run.elapsed_ns),
                 str(run.span_count),
                 str(run.error_count) if run.error_count else "",
                 formatting.number(run.tokens) if run.tokens else "",

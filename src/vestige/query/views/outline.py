@@ -94,10 +94,9 @@ class OutlineAnswer(CommandAnswer):
 
     def lines(self, budget: int) -> list[str]:
         info = self.run
-        took = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
         head = [
             f"{info.short_id} {formatting.single_line(info.name, 80)}:"
-            f" {formatting.single_line(info.outcome, 20)} after {formatting.duration(took)},"
+            f" {formatting.single_line(info.outcome, 20)}{formatting.after(info.elapsed_ns)},"
             f" {formatting.pluralize(info.span_count, 'span')},"
             f" {formatting.pluralize(info.log_count, 'log line')}"
         ]

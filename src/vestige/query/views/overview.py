@@ -198,10 +198,10 @@ class OverviewAnswer(CommandAnswer):
         parts = []
         by_count = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
         for kind, count in by_count[:TYPES_SHOWN]:
-            facts = [formatting.duration(took_ns[kind])] if count > unfinished[kind] else []
+            facts = [formatting.duration(took_ns[kind])] if took_ns[kind] else []
             facts += [f"{failed[kind]} failed"] if failed[kind] else []
             facts += [f"{unfinished[kind]} open"] if unfinished[kind] else []
-            parts.append(f"{count} {kind} ({', '.join(facts)})")
+            parts.append(f"{count} {kind}" + (f" ({', '.join(facts)})" if facts else ""))
         if len(counts) > TYPES_SHOWN:
             parts.append(f"{len(counts) - TYPES_SHOWN} more types")
         rows = [f"spans: {', '.join(parts)}"] if parts else []

@@ -38,7 +38,7 @@ def end_line(store: Store, run_id: str, at: str = "") -> str | None:
     name, outcome = formatting.single_line(run.name, 60), formatting.single_line(run.outcome, 20)
     return (
         f"{run.short_id} {name}: {outcome}"
-        f" after {formatting.duration(run.duration_ns)}{tokens}{others}."
+        f"{formatting.after(run.duration_ns)}{tokens}{others}."
         f" Next: {next_command(run.short_id, run.outcome == 'ok', at)}"
     )
 

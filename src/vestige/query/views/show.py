@@ -190,9 +190,12 @@ class ShowAnswer(CommandAnswer):
     def _fitting_rows(self, lines: Iterable[Line], width: int, room: float = inf) -> list[Row]:
         """Render the first lines, as many as there is room for."""
         columns = self.columns or PIPE_COLUMNS
+        with_times = self.run.info.elapsed_ns > 0
         rows: list[Row] = []
         for line in lines:
-            text = formatting.truncate(render_line(line, width, self._arguments(line)), columns)
+            arguments = self._arguments(line)
+            row = render_line(line, width, arguments, with_times=with_times)
+            text = formatting.truncate(row, columns)
             room -= count_tokens(text) + 1
             if room < 0:
                 break
@@ -276,9 +279,6 @@ def _ns(seconds: float | None, default: int) -> int:
 def header(run: Run, *, ids: bool = False) -> list[str]:
     """Return the lines above the timeline: outcome, time, counts, and the full id on request."""
     info = run.info
-    spent = formatting.duration(
-        info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
-    )
     facts = [
         formatting.pluralize(info.span_count, "span"),
         formatting.pluralize(info.log_count, "log line"),
@@ -302,7 +302,7 @@ def header(run: Run, *, ids: bool = False) -> list[str]:
     last = ", last activity" if info.outcome == "running" else ""
     name, outcome = formatting.single_line(info.name, 80), formatting.single_line(info.outcome, 20)
     return [
-        f"{info.short_id} {name}: {outcome}{last} after {spent}{partial}",
+        f"{info.short_id} {name}: {outcome}{last}{formatting.after(info.elapsed_ns)}{partial}",
         (f"{info.id}  " if ids else "") + (formatting.timestamp(info.started_ns) or ""),
         " · ".join(facts),
     ]
@@ -321,11 +321,12 @@ def stamps(run: Run) -> list[str]:
     return [formatting.single_line(text, 200) for text in texts]
 
 
-def render_line(line: Line, id_width: int, arguments: str = "") -> str:
+def render_line(line: Line, id_width: int, arguments: str = "", *, with_times: bool = True) -> str:
     """Render a timeline line: id, time since the start, indented text."""
     indent = "  " * min(line.depth, 20)
     text = line.render(arguments)
-    return f"{line.id or '·':<{id_width}}  {_offset(line.at_ns):>9}  {indent}{text}"
+    offset = _offset(line.at_ns) if with_times else ""
+    return f"{line.id or '·':<{id_width}}  {offset:>9}  {indent}{text}"
 
 
 def _offset(ns: int) -> str:

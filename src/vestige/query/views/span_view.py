@@ -252,7 +252,7 @@ def _select_logs(logs: Sequence[LogInfo]) -> list[LogInfo]:
 def format_span(span: SpanInfo) -> str:
     """Format a span in half a line: type, name, status, duration, error."""
     status = "open" if span.status is None else formatting.single_line(span.status, 20)
-    took = f" after {formatting.duration(span.duration_ns)}" if span.duration_ns is not None else ""
+    took = formatting.after(span.duration_ns)
     kind = span.attributes.get("error.type")
     error = ""
     if kind is not None and span.status != "ok":

@@ -257,7 +257,7 @@ def _format_span(span: SpanInfo, common: Mapping[str, Scalar], arguments: str) -
         parts.append("(open)")
     else:
         took = f"{formatting.duration(span.duration_ns)}{_format_latencies(span.attributes)}"
-        parts.append(f"{took} → {_format_status(span)}")
+        parts.append(f"{took} → {_format_status(span)}".lstrip())
     truncated = _format_truncated(span)
     if truncated:
         parts.append(f"({truncated})")

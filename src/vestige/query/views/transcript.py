@@ -274,7 +274,6 @@ class TranscriptAnswer(CommandAnswer):
 
     def _head(self, budget: int) -> Iterator[Line]:
         info = self.evidence.run.info
-        took = info.duration_ns if info.duration_ns is not None else info.last_ns - info.started_ns
         facts = [formatting.pluralize(len(self.trajectory.steps), "step")]
         if info.tokens:
             facts.append(formatting.token_counts(info.input_tokens, info.output_tokens))
@@ -282,8 +281,8 @@ class TranscriptAnswer(CommandAnswer):
             facts.append(formatting.single_line(model, 60))
         name = formatting.single_line(info.name, 80)
         outcome = formatting.single_line(info.outcome, 20)
-        spent = formatting.duration(took)
-        text = f"{info.short_id} {name}: {outcome} after {spent}, {', '.join(facts)}"
+        after = formatting.after(info.elapsed_ns)
+        text = f"{info.short_id} {name}: {outcome}{after}, {', '.join(facts)}"
         yield text, f"head {info.outcome}"
         if self.options.unread:
             yield unread_line(self.options.unread), "ok"
@@ -380,7 +379,9 @@ class TranscriptAnswer(CommandAnswer):
             parts.append(f"c{step.conversation + 1}")
         if step.model and step.model != self._common_model:
             parts.append(formatting.single_line(step.model, 40))
-        parts.append(f"+{at_s:.1f}s" if at_s < 1000 else f"+{formatting.duration(int(at_s * 1e9))}")
+        if info.elapsed_ns:
+            offset = f"{at_s:.1f}s" if at_s < 1000 else formatting.duration(int(at_s * 1e9))
+            parts.append(f"+{offset}")
         if step.duration_ns is None:
             parts.append("open")
         elif step.duration_ns:

@@ -48,14 +48,13 @@ def step_rows(
 
 def _head(run: Run, trajectory: Trajectory, report: CheckReport, cost: Cost | None) -> list[Row]:
     info = run.info
-    spent = info.last_ns - info.started_ns if info.duration_ns is None else info.duration_ns
     facts = [formatting.pluralize(len(trajectory.steps), "step")]
     if info.tokens:
         facts.append(formatting.token_counts(info.input_tokens, info.output_tokens))
     if cost is not None and cost.dollars is not None:
         facts.append(str(cost))
     name, outcome = formatting.single_line(info.name, 60), formatting.single_line(info.outcome, 20)
-    after = f"{outcome} after {formatting.duration(spent)}"
+    after = f"{outcome}{formatting.after(info.elapsed_ns)}"
     rows: list[Row] = [
         (f"{info.short_id} {name}: {after} · {' · '.join(facts)}", f"head {info.outcome}")
     ]
