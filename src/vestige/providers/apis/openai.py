@@ -7,7 +7,8 @@ is billed as output. With several choices, the first one is the response.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from vestige._runtime.structs import msgspec
 from vestige.providers.framework_roles import (
@@ -50,6 +51,7 @@ from vestige.providers.models import (
     ToolSchema,
     Usage,
 )
+from vestige.providers.recent_values import RecentValues
 from vestige.providers.tool_pairing import PROBLEMS_MAX, Turn, find_pairing_problems
 
 PROVIDER = "openai"
@@ -87,7 +89,14 @@ def read_request(body: bytes, data: dict[str, Any]) -> Request:
     layout = Layout(body)
     items = as_list(data.get("messages"))
     spans = layout.items("messages", len(items))
-    messages = [_message(as_dict(item), *span) for item, span in zip(items, spans, strict=True)]
+    read = [
+        _READ_ITEMS.get(body[begin:end], as_dict(item))
+        for item, (begin, end) in zip(items, spans, strict=True)
+    ]
+    messages = [
+        msgspec.structs.replace(each.message, begin=begin, end=end)
+        for each, (begin, end) in zip(read, spans, strict=True)
+    ]
     tools, parts = [], []
     for key in ("tools", "functions"):
         offered = as_list(data.get(key))
@@ -112,9 +121,23 @@ def read_request(body: bytes, data: dict[str, Any]) -> Request:
         breakpoints=breakpoints,
         prefix_end=(breakpoints or [span[1] for span in spans] or [0])[-1],
         max_output_tokens=find_int(data.get("max_tokens")) if limit is None else limit,
-        problems=_find_problems(items, messages)[:PROBLEMS_MAX],
+        problems=_find_problems(items, read)[:PROBLEMS_MAX],
         prompt=prompt,
     )
+
+
+class _ReadItem(NamedTuple):
+    """A message without its offsets, and what is wrong with it by itself."""
+
+    message: Message
+    problems: Sequence[str]
+
+
+def _read_item(item: dict[str, Any]) -> _ReadItem:
+    return _ReadItem(_message(item), _find_own_problems(item))
+
+
+_READ_ITEMS: RecentValues[dict[str, Any], _ReadItem] = RecentValues(_read_item)
 
 
 def read_tool(item: object, span: tuple[int, int]) -> ToolSchema:
@@ -143,7 +166,7 @@ def _block_text(part: dict[str, Any]) -> str:
     return written or (json_text(document) if document else "")
 
 
-def _message(item: dict[str, Any], begin: int, end: int) -> Message:
+def _message(item: dict[str, Any]) -> Message:
     role = as_str(item.get("role"))
     text = content_text(item.get("content")) or as_str(item.get("refusal"))
     calls = _calls(item)
@@ -172,8 +195,8 @@ def _message(item: dict[str, Any], begin: int, end: int) -> Message:
         calls=calls,
         results=results,
         parts=parts,
-        begin=begin,
-        end=end,
+        begin=0,
+        end=0,
     )
 
 
@@ -236,17 +259,17 @@ def _calls(item: dict[str, Any]) -> list[ToolCall]:
     return calls
 
 
-def _find_problems(items: list[Any], messages: list[Message]) -> list[str]:
+def _find_problems(items: list[Any], read: list[_ReadItem]) -> list[str]:
     if is_framework_body(items):
         return []
     problems = []
     turns: list[Turn] = []
     ollama = _is_ollamas(items)
-    if not messages:
+    if not read:
         problems.append("messages: there are none")
-    for n, (item, message) in enumerate(zip(items, messages, strict=True)):
+    for n, (item, (message, own)) in enumerate(zip(items, read, strict=True)):
         path = f"messages[{n}]"
-        problems += [f"{path}: {what}" for what in _find_own_problems(as_dict(item))]
+        problems += [f"{path}: {what}" for what in own]
         legacy = "function_call" in as_dict(item) or as_dict(item).get("role") == "function"
         if legacy or ollama:  # paired by order, without ids: nothing to check
             message = msgspec.structs.replace(message, calls=[], results=[])

@@ -319,8 +319,7 @@ class TranscriptAnswer(CommandAnswer):
 
     def _last_cursor(self, step: Step) -> str:
         """Return the cursor of a step's last item."""
-        items = self.evidence.once(_last_cursors)
-        return items.get(step.number, f"s{step.number}")
+        return self.evidence.once(Items).last_cursor(step) or f"s{step.number}"
 
     def _rest(self, number: int) -> str:
         run = self.evidence.run.info.short_id
@@ -432,11 +431,6 @@ def _render_end(item: Item, trajectory: Trajectory) -> Iterator[Line]:
             f"{item.kind} {item.span or ''} {formatting.single_line(str(facts.get('name')), 60)}",
             "log",
         )
-
-
-def _last_cursors(evidence: Evidence) -> dict[int, str]:
-    """Return the cursor of the last item of each step."""
-    return {item.step: item.cursor for item in evidence.once(Items).walk() if item.step is not None}
 
 
 def _is_folded(lines: Sequence[Line]) -> bool:

@@ -13,8 +13,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
+from vestige._runtime.gc_pause import pause_gc
 from vestige.errors import UsageError
 from vestige.limits import TRANSCRIPT_CODE_MAX, TRANSCRIPT_TEXT_MAX
 from vestige.query import formatting
@@ -100,13 +102,30 @@ class Items:
         self.base_ns = evidence.run.info.started_ns
         self._short = evidence.short_ids
         self._states = self._assign_states()
-        self._items = [*self._all_items()]
-        self._index_of = {item.cursor: index for index, item in enumerate(self._items)}
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        with pause_gc():
+            return [*self._all_items()]
+
+    @cached_property
+    def _index_of(self) -> dict[str, int]:
+        return {item.cursor: index for index, item in enumerate(self._items)}
 
     def walk(self, after: str | None = None) -> Iterator[Item]:
         """Yield the items, from the start or after a cursor or a span's short id."""
+        if after is None and "_items" not in self.__dict__:
+            yield from self._all_items()  # a first page needs only the first items
+            return
         begin = 0 if after is None else self._find(after.strip()) + 1
         yield from self._items[begin:]
+
+    def last_cursor(self, step: Step) -> str | None:
+        """Return the cursor of a step's last item."""
+        cursor = None
+        for item in self._step_items(step):
+            cursor = item.cursor
+        return cursor
 
     def _find(self, after: str) -> int:
         if after in self._index_of:
