@@ -1,9 +1,10 @@
 """AgentDbg's runs, opened by us and by AgentDbg itself: a long one, and a thousand.
 
-What its user waits for is its viewer: a server that starts, loads all events and sends them. Ours is
-the first page of `vestige show RUN`, which needs no import. An import does far more than its load (it
-indexes, masks secrets, keeps bodies once); the row is there because it is a one-time wait all the same.
-Each is a process of its own, whole: interpreter, imports, work. They take turns; the best of each counts.
+What its user waits for is its viewer: a server that starts, loads all events and sends them.
+Ours is the first page of `vestige show RUN`, which needs no import. An import does far more than
+its load (it indexes, masks secrets, keeps bodies once); the row is there because it is a
+one-time wait all the same. Each is a process of its own, whole: interpreter, imports, work. They
+take turns; the best of each counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The cost of one AgentDbg event: `vestige.agentdbg` beside agentdbg 0.3.0, with one import changed.
+"""The cost of one AgentDbg event: `vestige.agentdbg` beside agentdbg 0.3.0, with one import
+changed.
 
 Ours is written to the run directory and to the journal; neither waits for the disk, and nothing
 is lost when the process is killed. AgentDbg calls fsync for each event; a second row takes that
@@ -59,7 +60,7 @@ def measure() -> list[Figure]:
     ]
 
 
-# --- in a process of its own -----------------------------------------------------------------------
+# --- in a process of its own ----------------------------------------------------------------------
 
 
 def calls(api: Any) -> dict[str, Callable[[int], None]]:

@@ -1,6 +1,6 @@
 """Capturing a debug bundle: a long execution with a snapshot per tool call, and a log line's cost.
 
-    python -m bench.capture tools|ours|json|weakincentives     one contender, in a process of its own
+    python -m bench.capture tools|ours|json|weakincentives  in a process of its own
 
 The cost of a log line is what the program spends beyond logging itself, CPU of all threads.
 """

@@ -1,6 +1,6 @@
 """The recorders that compete, each doing the same tool call in its own idiom.
 
-    python -m bench.contenders otel-batch /var/tmp/x time      # prints {"p50_us": ..., "cpu_us": ...}
+    python -m bench.contenders otel-batch /var/tmp/x time   # prints {"p50_us": ..., "cpu_us": ...}
     python -m bench.contenders ours /var/tmp/x burst           # 10,000 calls, then SIGKILL
 
 Each runs in a process of its own, as it would in life. AgentDbg has an environment

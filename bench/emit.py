@@ -42,7 +42,8 @@ def measure() -> list[Figure]:
         own("span, redacted and ambient, ahocorasick", "ours-ahocorasick", at_most_floor(2.8)),
         own("span, redacted and ambient, standard library", "ours-re", None),
         Figure("span, disabled", "µs", p50.get("disabled"), goal=Goal("below", 1)),
-        # OpenTelemetry redacts nothing, so the bare span is like for like; the other is what users get.
+        # OpenTelemetry redacts nothing, so the bare span is like for like; the other is what users
+        # get.
         beside("OpenTelemetry, batch to file", "otel-batch", less_than_peer(4), "ours-bare"),
         beside("OpenTelemetry, batch to file", "otel-batch", less_than_peer(4)),
         beside("OpenTelemetry, simple to file", "otel-simple"),

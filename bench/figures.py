@@ -100,7 +100,9 @@ class Figure:
 
 
 def figure_of(row: Mapping[str, Any]) -> Figure:
-    """A row of bench/storage.py, whose target is a bound: of a speed from below, of a size from above."""
+    """A row of bench/storage.py, whose target is a bound: of a speed from below, of a size from
+    above.
+    """
     measure: Measure = "at least" if row["unit"].endswith("/s") else "at most"
     goal = Goal(measure, row["target"]) if row["target"] is not None else None
     return Figure(row["name"], row["unit"], row["ours"], row["floor"], row["peer"], goal)

@@ -57,7 +57,8 @@ def output(arguments: Sequence[str], python: str = sys.executable) -> str:
 
 
 def memory_mb(what: str, pid: int | str = "self") -> float | None:
-    """`VmRSS` (now) or `VmHWM` (the peak) of a process; None where there is no /proc, or it is gone.
+    """`VmRSS` (now) or `VmHWM` (the peak) of a process; None where there is no /proc, or it is
+    gone.
 
     Not ru_maxrss: that one remembers the parent from before the exec.
     """

@@ -1,7 +1,8 @@
 """Secret texts and credential files, with values made up at run time.
 
-No value is written here: a shape is (prefix, alphabet, length), so that no host's secret scanner takes
-this file for a leak, and each round has other values. The shapes are those that vendors document.
+No value is written here: a shape is (prefix, alphabet, length), so that no host's secret scanner
+takes this file for a leak, and each round has other values. The shapes are those that vendors
+document.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The server: taking in from other machines, many readers meanwhile, a bundle cut to its cap.
 
-    python -m bench.server send PORT KEY SECONDS      # sends at full rate; prints what was acknowledged
+    python -m bench.server send PORT KEY SECONDS   # sends at full rate; prints what was
+    acknowledged
 
 "Full rate" is several senders, each with its next parcel ready when the last is acknowledged.
 """
@@ -111,7 +112,7 @@ def _ship(home: Path, folder: Path) -> float:
     return took_s
 
 
-# --- readers while ingest runs ----------------------------------------------------------------------
+# --- readers while ingest runs --------------------------------------------------------------------
 
 
 def load() -> list[Figure]:
@@ -243,7 +244,7 @@ def parcel_template() -> tuple[bytes, int]:
     return b"".join(lines), runs * of_a_run
 
 
-# --- truncation ---------------------------------------------------------------------------------------
+# --- truncation -----------------------------------------------------------------------------------
 
 
 def truncation() -> list[Figure]:

@@ -1,11 +1,13 @@
-"""Test suites: writing a bundle beside walk + sha256, and what the pytest plugin costs beside its peers.
+"""Test suites: writing a bundle beside walk + sha256, and what the pytest plugin costs beside its
+peers.
 
     python -m bench suites
 
-Files are of 4 KB, in folders of a hundred. The least work for what a suite has left in its folder is
-to walk it and hash it; for what is attached by path, to copy it as well. Both of ours include the
-validation at the end. Pytest is timed as CPU of whole processes, in turns: the mean of the quicker half, for what else
-runs on the machine only adds, and the quickest one of few is as good as a throw of dice.
+Files are of 4 KB, in folders of a hundred. The least work for what a suite has left in its
+folder is to walk it and hash it; for what is attached by path, to copy it as well. Both of ours
+include the validation at the end. Pytest is timed as CPU of whole processes, in turns: the mean
+of the quicker half, for what else runs on the machine only adds, and the quickest one of few is
+as good as a throw of dice.
 """
 
 from __future__ import annotations
@@ -31,10 +33,13 @@ FILE_BYTES = 4096
 TESTS = 2_000
 ROUNDS = 3
 SESSIONS = 20
-"""Of those with a target: what is compared is less than how much one session differs from the next."""
+"""Of those with a target: what is compared is less than how much one session differs from the next.
+"""
 
 _FILE = "test_many.py"
-"""Named to pytest: else it walks through what the sessions before have left, and those without us longer."""
+"""Named to pytest: else it walks through what the sessions before have left, and those without us
+longer.
+"""
 _TESTS = f"""
 import pytest
 
@@ -45,8 +50,8 @@ def test_number(number):
 
 
 def measure() -> Sequence[Figure]:
-    # First: for a minute after tens of thousands of files are gone, ext4 looks so long for a place for a new one
-    # that the few files of a bundle cost as much as the tests.
+    # First: for a minute after tens of thousands of files are gone, ext4 looks so long for a place
+    # for a new one that the few files of a bundle cost as much as the tests.
     overhead = _overhead()
     return [*_writing(), *overhead]
 
@@ -73,8 +78,8 @@ def _writing() -> list[Figure]:
             floor = _timed(lambda copy=copy: _copy_and_hash(paths, source, copy))  # type: ignore[misc]
             ours = _timed(lambda turn=turn: _attach(paths, folder / f"attached-{turn}"))  # type: ignore[misc]
             attached.append((ours, floor))
-            # Nothing is removed before the end: for a minute ext4 does not use again what a deleted file had,
-            # and looks for other places so long that a new file takes six times the CPU.
+            # Nothing is removed before the end: for a minute ext4 does not use again what a deleted
+            # file had, and looks for other places so long that a new file takes six times the CPU.
     return [
         _beside(f"bundle of {FILES:,} files that a suite left, validated", left),
         _beside(f"bundle of {ATTACHED:,} files attached by path, masked, validated", attached),

@@ -2,8 +2,9 @@
 
 python -m bench.verbs HOME RUN     # asks every verb in a process of its own; prints JSON
 
-The store holds a million spans in a thousand runs; the large run has 20,000 spans with bodies.
-A verb's time is from a ready process to its text: what opening the store, looking up and rendering cost.
+The store holds a million spans in a thousand runs; the large run has 20,000 spans with bodies. A
+verb's time is from a ready process to its text: what opening the store, looking up and rendering
+cost.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python -m bench.viewer fill long|deep|many HOME      # what is looked at
 
-First rows are timed in the page, from the last byte of the answer to the first frame with a row in
-it. Frames are the gaps between animation frames while a wheel turns (a timeline is zoomed and
-moved). The heap is read after a collection, with the view open. Everything else on the machine slows a browser too: best of rounds.
+First rows are timed in the page, from the last byte of the answer to the first frame with a row
+in it. Frames are the gaps between animation frames while a wheel turns (a timeline is zoomed and
+moved). The heap is read after a collection, with the view open. Everything else on the machine
+slows a browser too: best of rounds.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def fill_many(home: Path) -> None:
     ingest.take_ours(home)
 
 
-# --- looking ---------------------------------------------------------------------------------------
+# --- looking --------------------------------------------------------------------------------------
 
 
 @contextmanager

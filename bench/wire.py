@@ -1,9 +1,11 @@
-"""What it costs a model call to be recorded at the wire: by the real SDK, against a server on loopback.
+"""What it costs a model call to be recorded at the wire: by the real SDK, against a server on
+loopback.
 
-Bare SDK (the floor), ours, and OpenInference's instrumentor for the same SDK (the peer) take turns, a fresh process
-each, several rounds; a figure is the lowest of the rounds' medians, in CPU time of the client's process with
-all its threads: the rest of a call is waiting. The peer keeps what the program passed
-in, in spans that wait in memory for a batch; ours keeps the bytes, on disk before the call returns.
+Bare SDK (the floor), ours, and OpenInference's instrumentor for the same SDK (the peer) take
+turns, a fresh process each, several rounds; a figure is the lowest of the rounds' medians, in
+CPU time of the client's process with all its threads: the rest of a call is waiting. The peer
+keeps what the program passed in, in spans that wait in memory for a batch; ours keeps the bytes,
+on disk before the call returns.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ def take_turns() -> dict[str, dict[str, float]]:
     }
 
 
-# --- the provider -----------------------------------------------------------------------------------
+# --- the provider ---------------------------------------------------------------------------------
 
 
 def _answer() -> bytes:
@@ -137,7 +139,7 @@ def provider() -> Iterator[str]:
         server.server_close()
 
 
-# --- one contender, in a process of its own ---------------------------------------------------------
+# --- one contender, in a process of its own -------------------------------------------------------
 
 
 def _start(contender: str, folder: str) -> None:
@@ -155,7 +157,7 @@ def _start(contender: str, folder: str) -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
         tracers = TracerProvider()
-        out = Path(folder, "spans.ndjson").open("w", encoding="utf-8")  # noqa: SIM115  # as long as we live
+        out = Path(folder, "spans.ndjson").open("w", encoding="utf-8")  # noqa: SIM115
         exporter = ConsoleSpanExporter(out=out, formatter=lambda span: span.to_json(None) + "\n")
         tracers.add_span_processor(BatchSpanProcessor(exporter))
         OpenAIInstrumentor().instrument(tracer_provider=tracers)

@@ -1,4 +1,6 @@
-"""The JSON Schemas of the formats that Vestige writes, from its own types: schemas/ in the repository."""
+"""The JSON Schemas of the formats that Vestige writes, from its own types: schemas/ in the
+repository.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """What every test may use: a home of its own, programs that record into it, and what came of it.
 
-home          an empty home for this test; also $VESTIGE_HOME
-store         the empty store of `home`, open for writing
-data_dir      where AgentDbg's run directories are; also $AGENTDBG_DATA_DIR
-run_program   run(source, ...): a small Python program in a process of its own, recording into `home`
-read_runs     read_runs(): every run in `home`, implicit ones too, oldest first
-small_disk    small_disk("64k"): a disk of that size, to fill or to make read-only; skips where it may not
-agentdbg      a Python with the published package agentdbg 0.3.0 (and maida, its later name); full
-browser       a Chromium for this module's tests (tests/web); skips where no page was built
-clickhouse_server  a ClickHouse server for all tests of this process; skips where chdb is missing
-golden        golden(name, text): compare with tests/golden/<name>; `--rewrite` writes it instead
+home          an empty home for this test; also $VESTIGE_HOME store         the empty store of
+`home`, open for writing data_dir      where AgentDbg's run directories are; also
+$AGENTDBG_DATA_DIR run_program   run(source, ...): a small Python program in a process of its
+own, recording into `home` read_runs     read_runs(): every run in `home`, implicit ones too,
+oldest first small_disk    small_disk("64k"): a disk of that size, to fill or to make read-only;
+skips where it may not agentdbg      a Python with the published package agentdbg 0.3.0 (and
+maida, its later name); full browser       a Chromium for this module's tests (tests/web); skips
+where no page was built clickhouse_server  a ClickHouse server for all tests of this process;
+skips where chdb is missing golden        golden(name, text): compare with tests/golden/<name>;
+`--rewrite` writes it instead
 
 Functions, servers and samples that tests import are in tests/support.
 """
@@ -75,7 +75,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """What a module's tests share is made in one worker, not in each; all other tests go anywhere."""
+    """What a module's tests share is made in one worker, not in each; all other tests go
+    anywhere.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     files = Path(__file__).parent.rglob("test_*.py")
@@ -99,7 +101,7 @@ def _alone() -> Iterator[None]:
     yield
     for writer in list(vestige.process_writer._alive.values()):
         for emitter in list(writer._emitters):
-            emitter.send.__self__.close()  # type: ignore[attr-defined]  # Recorder._send
+            emitter.send.__self__.close()  # type: ignore[attr-defined]
     while (
         vestige.emit.hooks.thread_context._users > 0
     ):  # fake recorders, which no test needs to close

@@ -35,7 +35,9 @@ def test_a_key_is_found_with_its_tenant_and_scopes(home: Home) -> None:
 
 
 def test_no_part_of_a_key_is_kept_or_shown_but_its_id(home: Home) -> None:
-    """Not in the file, not in a list, not where an object is printed; and our redactor knows one."""
+    """Not in the file, not in a list, not where an object is printed; and our redactor knows
+    one.
+    """
     keys = Keys(home)
     new = keys.add("ci", SCOPES)
     secret = new.key.removeprefix(f"{PREFIX}{new.id}_")

@@ -1,4 +1,6 @@
-"""The agent's result is identical to a run without recording, whatever goes wrong with recording."""
+"""The agent's result is identical to a run without recording, whatever goes wrong with
+recording.
+"""
 
 from __future__ import annotations
 

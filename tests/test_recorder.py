@@ -567,7 +567,7 @@ def test_a_text_is_not_cut_in_the_middle_of_a_secret(home: Home, secret: str) ->
         log.info("lone", value=ending_at(ATTRIBUTE_VALUE_MAX), other="\ud800")
         log.error("e", error=ValueError(ending_at(4_000)))
         log.error("e", error=ValueError(ending_at(STACK_MAX // 2) + "n" * STACK_MAX))
-        recorder.run(ending_at(NAME_MAX).encode()).end()  # type: ignore[arg-type]  # any object
+        recorder.run(ending_at(NAME_MAX).encode()).end()  # type: ignore[arg-type]
 
     written = b"".join(path.read_bytes() for _, _, path in home.journal_files()).decode()
     assert secret[:14] not in written

@@ -183,7 +183,9 @@ def test_the_companion_collector_starts_from_the_wheel(installed: Path, tmp_path
 
 
 def test_pytest_finds_the_plugin_and_it_is_quiet(installed: Path, tmp_path: Path) -> None:
-    """By its entry point, without a word about rewriting, also where vestige is loaded before pytest."""
+    """By its entry point, without a word about rewriting, also where vestige is loaded before
+    pytest.
+    """
     (tmp_path / "test_it.py").write_text("def test_ok(): pass\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     # Of the plugins that are lent, one has a warning of its own.
@@ -206,7 +208,9 @@ def test_pytest_finds_the_plugin_and_it_is_quiet(installed: Path, tmp_path: Path
 
 
 def test_pytest_leaves_our_modules_as_they_are(installed: Path, tmp_path: Path) -> None:
-    """It takes an installed package with a plugin for tests, and would rewrite every assertion in it."""
+    """It takes an installed package with a plugin for tests, and would rewrite every assertion in
+    it.
+    """
     (tmp_path / "test_it.py").write_text(
         "import sys\n"
         "def test_loaders():\n"

@@ -182,7 +182,7 @@ def test_a_process_pool_can_hand_it_over() -> None:
         assert vars(copy) == vars(error)
 
 
-# --- loops -----------------------------------------------------------------------------------------
+# --- loops ----------------------------------------------------------------------------------------
 
 
 def test_a_loop_is_warned_of_once_with_its_evidence(data_dir: Path) -> None:

@@ -102,7 +102,9 @@ def test_runs_one_after_another_do_not_mix(data_dir: Path) -> None:
 
 
 def test_a_call_seen_on_the_wire_is_an_event_of_the_run(data_dir: Path) -> None:
-    """Nobody called record_llm_call: the HTTP exchange itself is the LLM_CALL, with usage and duration."""
+    """Nobody called record_llm_call: the HTTP exchange itself is the LLM_CALL, with usage and
+    duration.
+    """
     provider = HTTPServer(("127.0.0.1", 0), Provider)
     threading.Thread(target=provider.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{provider.server_port}/v1/chat/completions"

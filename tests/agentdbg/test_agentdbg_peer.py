@@ -1,4 +1,5 @@
-"""Beside the real package, agentdbg 0.3.0: one program with either import, and its own tools on ours.
+"""Beside the real package, agentdbg 0.3.0: one program with either import, and its own tools on
+ours.
 
 The program uses every name that the package exports. With only the import changed, no run may be
 worse: no event lost, the right status, usage intact, no secret in clear.
@@ -293,7 +294,7 @@ def test_the_same_runs_are_in_the_home(both: Both) -> None:
         assert len(spans) == sum(event["event_type"] in kinds for event in run.events)
 
 
-# --- its own tools -----------------------------------------------------------------------------------
+# --- its own tools --------------------------------------------------------------------------------
 
 
 def test_the_real_package_lists_our_runs(both: Both, agentdbg: Path) -> None:

@@ -97,7 +97,9 @@ def test_more_keys_can_be_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch)
 def test_redaction_off_means_key_rules_in_the_run_directory_only(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keys of providers and registered secrets are hidden all the same; the journal keeps its rules."""
+    """Keys of providers and registered secrets are hidden all the same; the journal keeps its
+    rules.
+    """
     monkeypatch.setenv("AGENTDBG_REDACT", "0")
     monkeypatch.setattr(sys, "argv", ["agent.py", "--password", PASSWORD])
     with traced_run("off"):

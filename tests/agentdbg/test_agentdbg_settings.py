@@ -109,7 +109,9 @@ def test_a_value_that_makes_no_sense_is_said_once_and_ignored(
     name: str,
     value: str,
 ) -> None:
-    """The secret-keeping default of AGENTDBG_REDACT holds too: the real one takes `banana` for off."""
+    """The secret-keeping default of AGENTDBG_REDACT holds too: the real one takes `banana` for
+    off.
+    """
     monkeypatch.setenv(f"AGENTDBG_{name}", value)
 
     found, again = read_settings(), read_settings()
@@ -135,7 +137,7 @@ def test_a_file_that_is_no_config_is_said_and_ignored(
     assert capfd.readouterr().err.count("is not understood") == 3
 
 
-# --- names -------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def test_a_run_is_named_by_the_environment_then_the_code_then_where_and_when(
@@ -163,7 +165,7 @@ def test_a_run_is_named_by_the_environment_then_the_code_then_where_and_when(
     assert others[2].startswith("run - ")
 
 
-# --- what is on disk -----------------------------------------------------------------------------------
+# --- what is on disk ------------------------------------------------------------------------------
 
 
 def test_field_bytes_bound_every_string_in_utf8(

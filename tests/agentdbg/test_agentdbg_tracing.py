@@ -74,7 +74,7 @@ def test_guardrails_can_be_caught_by_their_names_but_not_as_exceptions() -> None
     assert issubclass(AgentDbgLoopAbort, AgentDbgGuardrailExceeded)
 
 
-# --- forms of trace --------------------------------------------------------------------------------
+# --- forms of trace -------------------------------------------------------------------------------
 
 
 def test_every_form_of_the_decorator_makes_a_run(data_dir: Path) -> None:
@@ -122,7 +122,9 @@ def test_every_form_of_the_decorator_makes_a_run(data_dir: Path) -> None:
 
 
 def test_a_traced_generator_keeps_what_it_records_while_it_runs(data_dir: Path) -> None:
-    """Its run is open while it is consumed, and active only inside it. The real one loses it all."""
+    """Its run is open while it is consumed, and active only inside it. The real one loses it
+    all.
+    """
 
     @trace
     def numbers() -> Iterator[int]:
@@ -200,7 +202,7 @@ def test_traced_run_is_also_async_a_decorator_and_reusable(data_dir: Path) -> No
     assert sorted(run.of("STATE_UPDATE")[0]["payload"]["state"] for run in runs) == [1, 2, 3]
 
 
-# --- where events belong ---------------------------------------------------------------------------
+# --- where events belong --------------------------------------------------------------------------
 
 
 def test_threads_pools_and_tasks_belong_to_the_run_that_started_them(data_dir: Path) -> None:
@@ -361,7 +363,7 @@ def test_outside_any_run_nothing_is_recorded_and_nothing_raised(data_dir: Path) 
     assert not data_dir.exists()
 
 
-# --- what a value may be ---------------------------------------------------------------------------
+# --- what a value may be --------------------------------------------------------------------------
 
 
 class Hostile:
@@ -465,7 +467,7 @@ def test_errors_of_calls_are_kept_in_their_events(data_dir: Path) -> None:
 def test_meta_is_the_callers(data_dir: Path) -> None:
     with traced_run("meta"):
         record_state(1, meta={"tags": ["a"], "n": 1})
-        record_tool_call("t", meta="no dict")  # type: ignore[arg-type]  # programs do
+        record_tool_call("t", meta="no dict")  # type: ignore[arg-type]
 
     state, tool = only_rundir(data_dir).events[1:3]
     assert state["meta"] | {"vestige": 0} == {"tags": ["a"], "n": 1, "vestige": 0}

@@ -1,4 +1,6 @@
-"""What agents do inside tests: their calls to models and their log lines, in the test that made them."""
+"""What agents do inside tests: their calls to models and their log lines, in the test that made
+them.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +164,9 @@ def heard(run: Run) -> dict[str, str]:
 def test_model_calls_and_log_lines_stand_in_the_test_that_made_them(
     tmp_path: Path, workers: str
 ) -> None:
-    """From fixtures, threads, a thread and an event loop that outlive a test, async tests, workers."""
+    """From fixtures, threads, a thread and an event loop that outlive a test, async tests,
+    workers.
+    """
     project = make_shop(tmp_path)
     done = run_pytest(project, "-panyio.pytest_plugin", "--vestige-bundle", "art", "-n", workers)
     bundle = only_bundle(project / "art")
@@ -253,7 +257,9 @@ _ASYNC = """
 
 
 def test_what_is_recorded_already_is_recorded_once(tmp_path: Path) -> None:
-    """Below `vestige run`, with a handler and a capture of the program's own, whose choice of hosts counts."""
+    """Below `vestige run`, with a handler and a capture of the program's own, whose choice of hosts
+    counts.
+    """
     tests = """
         import logging
         import vestige
@@ -318,7 +324,9 @@ def test_a_suite_runs_again_with_the_answers_of_its_recording(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_it_can_be_left_out_and_costs_no_import(tmp_path: Path) -> None:
-    """By the ini options; and what hooks a client is only loaded when a test imports that client."""
+    """By the ini options; and what hooks a client is only loaded when a test imports that
+    client.
+    """
     tests = """
         import logging, sys
         def test_says(): logging.getLogger("shop").warning("not recorded")

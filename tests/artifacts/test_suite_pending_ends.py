@@ -1,6 +1,8 @@
-"""The end of a test may be written with the beginning of the next: but nothing of the user's runs in between without it.
+"""The end of a test may be written with the beginning of the next: but nothing of the user's runs
+in between without it.
 
-Each session here dies by `os._exit`, at a point where code of the user's runs: what was over by then is on disk.
+Each session here dies by `os._exit`, at a point where code of the user's runs: what was over by
+then is on disk.
 """
 
 from __future__ import annotations
@@ -127,7 +129,9 @@ _LATE = """
 def test_what_was_over_is_on_disk_when_a_session_dies(
     tmp_path: Path, body: str, conftest: str, options: tuple[str, ...], over: int
 ) -> None:
-    """In the trace and in the journal: every test that was over has its end, and no other has one."""
+    """In the trace and in the journal: every test that was over has its end, and no other has
+    one.
+    """
     project = make_project(tmp_path / "shop", _MANY.replace("{body}", body))
     (project / "conftest.py").write_text(_dedent(conftest), encoding="utf-8")
     run_alone(project, "-p", "no:faulthandler", "--vestige-bundle", "art", *options)

@@ -90,7 +90,9 @@ EXPECTED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_session_leaves_a_valid_bundle(tmp_path: Path, workers: str) -> None:
-    """Every outcome, parameters, subtests, output and logs of failures, attachments; the same with xdist."""
+    """Every outcome, parameters, subtests, output and logs of failures, attachments; the same with
+    xdist.
+    """
     project = make_project(tmp_path / "shop", MIXED)
     done = run_pytest(project, "--vestige-bundle", "art", "-n", workers)
     bundle = only_bundle(project / "art")
@@ -225,7 +227,7 @@ def test_a_violation_fails_the_session(tmp_path: Path) -> None:
 LEAKY = """
     import logging, os, pytest, sys, vestige
 
-    KEY = "sk-ant-api03-4Hj8Qp2Wd6YxCANARY7anthropic5Hj8Qp2Wd6Yx"  # pytest itself cuts the middle out
+    KEY = "sk-ant-api03-4Hj8Qp2Wd6YxCANARY7anthropic5Hj8Qp2Wd6Yx"
 
     @pytest.mark.parametrize("value", [KEY, os.environ["shop_token"]])
     def test_leaks(value, vestige_attach, tmp_path, subtests):

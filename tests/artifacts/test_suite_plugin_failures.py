@@ -26,7 +26,9 @@ from vestige.errors import UsageError
 
 
 def test_a_forked_child_does_not_finish_the_suite_of_its_parent(tmp_path: Path) -> None:
-    """A child that leaves a test with `sys.exit` goes through the end of the session, as pytest has it."""
+    """A child that leaves a test with `sys.exit` goes through the end of the session, as pytest has
+    it.
+    """
     source = """
         import os, sys
 
@@ -68,7 +70,9 @@ def test_a_forked_child_that_leaves_the_block_of_a_suite_ends_nothing(tmp_path: 
 
 
 def test_a_test_that_fails_after_its_subtests_tells_both(tmp_path: Path) -> None:
-    """Its own exception and what it printed are kept; that subtests failed is not said once more."""
+    """Its own exception and what it printed are kept; that subtests failed is not said once
+    more.
+    """
     source = """
         import unittest
 
@@ -222,7 +226,9 @@ def test_a_test_that_runs_in_every_worker_is_a_case_in_each(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_many_files_of_one_name_cost_as_much_as_any_others(tmp_path: Path) -> None:
-    """A test with thousands of failing subtests has as many `failure.txt`: it must not take minutes for it."""
+    """A test with thousands of failing subtests has as many `failure.txt`: it must not take minutes
+    for it.
+    """
     program = """
         import sys
         from vestige.artifacts import SuiteRecorder

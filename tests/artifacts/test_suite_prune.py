@@ -44,7 +44,9 @@ def _left(tree: dict[str, Path]) -> set[str]:
 
 @pytest.mark.slow
 def test_bundles_of_suites_go_by_their_age(tree: dict[str, Path]) -> None:
-    """As old as the end of the suite; an emptied suite's folder goes too, what is not a bundle stays."""
+    """As old as the end of the suite; an emptied suite's folder goes too, what is not a bundle
+    stays.
+    """
     root = tree["root"]
     dry = vestige(root.parent, "prune", "--bundles", str(root), "--max-age", "14d", "--dry-run")
     before = _left(tree)

@@ -74,7 +74,9 @@ def test_an_exception_fails_its_case_and_the_bundle_is_written(tmp_path: Path) -
 
 
 def test_a_violation_fails_the_suite(tmp_path: Path) -> None:
-    """A file that the suite itself put there and that breaks a rule is reported, and is a failure."""
+    """A file that the suite itself put there and that breaks a rule is reported, and is a
+    failure.
+    """
     suite = SuiteRecorder(tmp_path, "shop")
     with pytest.raises(InvalidSuiteError, match=r"bad\.json.*vestige validate") as caught, suite:
         (suite.path / "bad.json").write_text("{")
@@ -84,7 +86,9 @@ def test_a_violation_fails_the_suite(tmp_path: Path) -> None:
 
 
 def test_attached_json_that_is_no_json_stays_as_text(tmp_path: Path) -> None:
-    """A broken response is evidence; under a name that promises JSON it would make the bundle invalid."""
+    """A broken response is evidence; under a name that promises JSON it would make the bundle
+    invalid.
+    """
     (tmp_path / "response.json").write_text('{"cut": ')
     with SuiteRecorder(tmp_path / "art", "shop") as suite, suite.case("asks") as case:
         first = case.attach(tmp_path / "response.json")
@@ -111,7 +115,9 @@ def test_what_is_no_file_cannot_be_attached(tmp_path: Path) -> None:
 def test_a_large_attachment_is_masked_across_its_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Longer than one read, with a secret in the middle of a boundary; bytes that are no UTF-8 survive."""
+    """Longer than one read, with a secret in the middle of a boundary; bytes that are no UTF-8
+    survive.
+    """
     secret = "zaq1XSW2cde3VFR4"
     monkeypatch.setenv("SHOP_TOKEN", secret)
     start = b"x" * (1024 * 1024 - 8) + b"\n"
@@ -211,7 +217,9 @@ def test_a_short_secret_does_not_mask_every_name(tmp_path: Path) -> None:
 def test_names_and_messages_may_hold_anything(
     suite_name: str, names: list[str], message: str
 ) -> None:
-    """ANSI, newlines, NUL, lone surrogates, paths: the bundle is valid, and the trace has a line an event."""
+    """ANSI, newlines, NUL, lone surrogates, paths: the bundle is valid, and the trace has a line an
+    event.
+    """
     with tempfile.TemporaryDirectory() as folder:
         environment = {"ANY": message.replace("\0", "")}
         with SuiteRecorder(folder, suite_name or "x", environment=environment) as suite:
@@ -231,7 +239,9 @@ def test_names_and_messages_may_hold_anything(
 
 
 def test_events_put_together_by_hand_are_the_events_of_the_format(tmp_path: Path) -> None:
-    """What its struct would say, key for key: names with quotes, control characters and emoji included."""
+    """What its struct would say, key for key: names with quotes, control characters and emoji
+    included.
+    """
     with SuiteRecorder(tmp_path, 'sh"op\\ é', environment={}) as suite:
         name = 'a "b" \\ \x1b[1m\n\u2028 é 😀'
         case = Case(suite, name, json_of(name), 2, "5f\"2'")

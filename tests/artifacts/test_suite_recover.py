@@ -152,7 +152,9 @@ def test_recover_says_what_it_did(tmp_path: Path) -> None:
 
 
 def test_evidence_that_becomes_text_takes_no_other_files_place(tmp_path: Path) -> None:
-    """What the suite wrote by itself was torn; a text of the name that it would get is there already."""
+    """What the suite wrote by itself was torn; a text of the name that it would get is there
+    already.
+    """
     suite = SuiteRecorder(tmp_path, "shop")
     (suite.path / "answer.json").write_text('{"torn": ')
     (suite.path / "answer.json.txt").write_text("another")

@@ -118,7 +118,9 @@ FAILING = """
 
 @pytest.mark.slow
 def test_the_failures_run_again_in_their_order_with_their_environment(tmp_path: Path) -> None:
-    """And nothing else; the status is pytest's; one case alone; repro.txt does the same in a shell."""
+    """And nothing else; the status is pytest's; one case alone; repro.txt does the same in a
+    shell.
+    """
     project = make_project(tmp_path / "shop", FAILING)
     (project / "broken").touch()
     run_pytest(project, "--vestige-bundle", "art", "-x", "--maxfail=9", env={"TZ": "Asia/Tokyo"})

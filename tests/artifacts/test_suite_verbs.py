@@ -1,4 +1,6 @@
-"""The debugger over a bundle of a suite: every verb, failed cases first, the agent behind a failed case."""
+"""The debugger over a bundle of a suite: every verb, failed cases first, the agent behind a failed
+case.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ AGENT = """
 
 @pytest.mark.slow
 def test_the_agent_that_a_failed_case_ran_opens_from_it(tmp_path: Path) -> None:
-    """The case's span in the recorded run names the agent's run, and that one opens by its short id."""
+    """The case's span in the recorded run names the agent's run, and that one opens by its short
+    id.
+    """
     project = make_project(tmp_path / "shop", AGENT)
     done = run_pytest(project, "--vestige-bundle", "art")
     home = tmp_path / "home"

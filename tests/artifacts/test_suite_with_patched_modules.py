@@ -1,6 +1,8 @@
-"""Tests put something of their own in the place of files, time and chance, and are recorded all the same.
+"""Tests put something of their own in the place of files, time and chance, and are recorded all the
+same.
 
-What pytest survives, it survives with a bundle too; what is evidence is on the real disk, and nothing of ours in a test's.
+What pytest survives, it survives with a bundle too; what is evidence is on the real disk, and
+nothing of ours in a test's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The example workflow for GitHub, run: its steps in their order, under the conditions that they state."""
+"""The example workflow for GitHub, run: its steps in their order, under the conditions that they
+state.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def _commands(folder: Path) -> Path:
 
 
 class Job:
-    """What GitHub does with the steps: all but the set-up, each in a shell that stops at an error."""
+    """What GitHub does with the steps: all but the set-up, each in a shell that stops at an
+    error.
+    """
 
     def __init__(self, tmp_path: Path, source: str) -> None:
         self.project = make_project(tmp_path / "shop", source)

@@ -48,7 +48,9 @@ def test_the_overview_says_what_happened_and_what_to_ask(bundle: Path) -> None:
 
 
 def test_the_overview_holds_one_state_at_a_time(tmp_path: Path) -> None:
-    """A small file may hold thousands of states of megabytes: each tool call repeats all before it."""
+    """A small file may hold thousands of states of megabytes: each tool call repeats all before
+    it.
+    """
     items = ",".join(f'{{"n":{number}}}' for number in range(5_000))
     state = json.dumps({"version": "1", "created_at": "2026-11-15T18:12:26+00:00", "slices": [0]})
     state = state.replace("[0]", f'[{{"slice_type":"m:Item","items":[{items}]}}]')
@@ -190,7 +192,9 @@ def test_what_a_bundle_says_cannot_command_the_terminal(tmp_path: Path) -> None:
     "value", [{"started_at": "2026-01-02\x1b03:04:05+00:00"}, {"duration_seconds": 1e300}]
 )
 def test_times_of_a_bundle_are_foreign_too(bundle: Path, tmp_path: Path, value: Any) -> None:
-    """Anything may stand between a day and an hour; and a duration may be as long as a number can be."""
+    """Anything may stand between a day and an hour; and a duration may be as long as a number can
+    be.
+    """
     members = members_of(bundle)
     name = next(each for each in members if each.endswith("manifest.json"))
     manifest = json.loads(members[name])
@@ -526,7 +530,7 @@ def test_prune_wants_to_know_what_to_keep(folder: Path, arguments: list[str]) ->
     assert len(list(folder.glob("*.wink"))) == 5
 
 
-# --- what the text views tell ----------------------------------------------------------------------
+# --- what the text views tell ---------------------------------------------------------------------
 
 
 def test_all_of_a_log_lines_context_is_shown(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ TURNS = 12
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
-    """Two runs of a conversation: model calls that grow, tools that fail, links, lines, states, notes."""
+    """Two runs of a conversation: model calls that grow, tools that fail, links, lines, states,
+    notes.
+    """
     home = Home(tmp_path_factory.mktemp("page"))
     with Recorder(home, crash_hooks=False, clock=FakeClock()) as recorder:
         for order in ("A-1", "A-2"):

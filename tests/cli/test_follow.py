@@ -115,7 +115,9 @@ def test_a_run_that_cannot_be_there_makes_no_home(tmp_path: Path) -> None:
 
 
 def test_nothing_is_told_twice_and_all_of_it_in_its_order(home: Home) -> None:
-    """By their numbers: of the two clocks by which a span's end is known, one may be set meanwhile."""
+    """By their numbers: of the two clocks by which a span's end is known, one may be set
+    meanwhile.
+    """
     clock = FakeClock(step_ns=10**9)
     clock.monotonic_ns = lambda: 0  # type: ignore[method-assign]
     with Recorder(home, crash_hooks=False, clock=clock) as recorder, recorder.run("agent") as run:

@@ -1,4 +1,6 @@
-"""OpenWOP on the command line: out with a redaction mode, in again, validated, and asked like any run."""
+"""OpenWOP on the command line: out with a redaction mode, in again, validated, and asked like any
+run.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def run_in_home(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.slow  # seven processes
 def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: Path) -> None:
-    """`export --format openwop [--redaction MODE]`, `import`, `validate`, every verb on the file."""
+    """`export --format openwop [--redaction MODE]`, `import`, `validate`, every verb on the
+    file.
+    """
     run_id = record_everything(home)
     target, other = tmp_path / "a.json", Home(tmp_path / "other")
     masked = run_in_home(home, "export", run_id, "--format", "openwop", "-o", str(target))

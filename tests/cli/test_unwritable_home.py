@@ -1,4 +1,6 @@
-"""A home in which nothing can be written still answers: a full disk, a snapshot mounted read-only."""
+"""A home in which nothing can be written still answers: a full disk, a snapshot mounted
+read-only.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ def test_what_no_collector_has_seen_is_there_too(disk: Path, spoil: Any) -> None
 
 @pytest.mark.parametrize("spoil", [fill, make_read_only])
 def test_what_a_killed_collector_left_in_its_log_is_there_too(disk: Path, spoil: Any) -> None:
-    """SQLite reads a log only where it may make files: elsewhere it would be passed over in silence."""
+    """SQLite reads a log only where it may make files: elsewhere it would be passed over in
+    silence.
+    """
     home = Home(disk / "home")
     record(home, "in the log", spans=0)
     python(COLLECTOR_KILLED, home)

@@ -59,7 +59,9 @@ def test_without_a_page_the_error_says_how_to_build_it(
 
 
 def test_the_lock_file_holds_no_addresses_and_every_optional_package() -> None:
-    """Packages come from whatever registry is configured; a missing platform package breaks npm ci."""
+    """Packages come from whatever registry is configured; a missing platform package breaks npm
+    ci.
+    """
     packages = json.loads((ROOT / "web" / "package-lock.json").read_text())["packages"]
     optional = {name for one in packages.values() for name in one.get("optionalDependencies", {})}
     known = {path.rpartition("node_modules/")[2] for path in packages}
@@ -113,7 +115,9 @@ def test_ui_serves_what_is_at_a_path_to_whoever_has_the_address(tmp_path: Path) 
 @built
 @pytest.mark.slow
 def test_a_browser_that_stays_in_the_foreground_is_served(tmp_path: Path) -> None:
-    """`BROWSER` may name a program that returns only when it is closed, and shows the page till then."""
+    """`BROWSER` may name a program that returns only when it is closed, and shows the page till
+    then.
+    """
     browser, seen = tmp_path / "browser.py", tmp_path / "seen"
     browser.write_text(
         f"#!{sys.executable}\n"

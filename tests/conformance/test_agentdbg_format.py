@@ -162,7 +162,9 @@ def test_run_end(exported: Exported) -> None:
 
 
 def test_llm_call(exported: Exported) -> None:
-    """LLM_CALL: model, prompt, response, usage, provider, temperature, stop_reason, status, error."""
+    """LLM_CALL: model, prompt, response, usage, provider, temperature, stop_reason, status,
+    error.
+    """
     (event,) = exported.of("LLM_CALL")
     assert event["payload"] == {
         "model": "gpt-4o",

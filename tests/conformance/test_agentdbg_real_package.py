@@ -68,7 +68,9 @@ def run(python: Path, *arguments: str, data: Path) -> subprocess.CompletedProces
 
 @pytest.fixture(scope="module")
 def theirs(agentdbg: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory that the real package wrote: a run that is ok, one that failed, one killed."""
+    """A data directory that the real package wrote: a run that is ok, one that failed, one
+    killed.
+    """
     data = tmp_path_factory.mktemp("theirs")
     (data / "program.py").write_text(PROGRAM)
     done = run(agentdbg, "program.py", data=data)
@@ -163,7 +165,9 @@ def fetch(address: str) -> Any:
 
 
 def test_we_open_what_the_real_package_writes(theirs: Path, tmp_path: Path) -> None:
-    """Equal counts and order; the killed one, which it shows as running for ever, is interrupted."""
+    """Equal counts and order; the killed one, which it shows as running for ever, is
+    interrupted.
+    """
     folders = sorted((theirs / "runs").iterdir())
     with SqliteStore.open(tmp_path / "store.db") as store:
         imported = list(import_path(store, theirs))

@@ -53,7 +53,7 @@ def run(data_dir: Path) -> RunDir:
     return only_rundir(data_dir)
 
 
-# --- overview --------------------------------------------------------------------------------------
+# --- overview -------------------------------------------------------------------------------------
 
 
 def test_one_directory_per_run(run: RunDir, data_dir: Path) -> None:
@@ -142,7 +142,7 @@ def test_all_payloads_and_meta_pass_redaction_and_truncation(
     assert state["meta"]["token"] == state["payload"]["state"]["password"] == "__REDACTED__"
 
 
-# --- the envelope ----------------------------------------------------------------------------------
+# --- the envelope ---------------------------------------------------------------------------------
 
 
 def test_every_event_has_the_required_fields_and_no_other(run: RunDir) -> None:
@@ -212,7 +212,7 @@ def test_meta_has_what_the_user_gave(run: RunDir) -> None:
     assert run.events[1]["meta"]["tag"] == "x"
 
 
-# --- payloads --------------------------------------------------------------------------------------
+# --- payloads -------------------------------------------------------------------------------------
 
 
 def test_run_start(run: RunDir) -> None:
@@ -265,7 +265,9 @@ def test_run_end(run: RunDir) -> None:
 
 
 def test_llm_call(run: RunDir) -> None:
-    """LLM_CALL: model, prompt, response, usage, provider, temperature, stop_reason, status, error."""
+    """LLM_CALL: model, prompt, response, usage, provider, temperature, stop_reason, status,
+    error.
+    """
     assert run.events[1]["payload"] == {
         "model": "gpt-4",
         "prompt": [{"role": "user", "content": "hi"}],
@@ -359,7 +361,7 @@ def test_a_pattern_is_warned_of_once(data_dir: Path) -> None:
     assert patterns == ["TOOL_CALL:a", "TOOL_CALL:b"]
 
 
-# --- run.json --------------------------------------------------------------------------------------
+# --- run.json -------------------------------------------------------------------------------------
 
 
 def test_run_json_has_the_required_fields(run: RunDir) -> None:

@@ -1,4 +1,6 @@
-"""The artifact bundle specification, rule by rule: for each, a bundle that breaks it and nothing else."""
+"""The artifact bundle specification, rule by rule: for each, a bundle that breaks it and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -487,7 +489,9 @@ def test_every_rule_is_broken_by_a_case() -> None:
 
 @pytest.mark.parametrize("name", ["seed_pass", "seed_failures", "seed_logs_screens"])
 def test_the_real_bundles_of_the_seed_era_are_valid(name: str) -> None:
-    """Under `seed`, the profile of the text; and nothing that the text is silent on is wrong either."""
+    """Under `seed`, the profile of the text; and nothing that the text is silent on is wrong
+    either.
+    """
     for profile in ("seed", "strict"):
         assert check_bundle(DirectoryTree(DATA / name), profile)[1] == []
 

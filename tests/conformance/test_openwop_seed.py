@@ -1,4 +1,5 @@
-"""The OpenWOP debug bundle, clause by clause, against a real server and the published schemas and client.
+"""The OpenWOP debug bundle, clause by clause, against a real server and the published schemas and
+client.
 
 Each test's docstring is the clause that it holds us to.
 """
@@ -100,7 +101,9 @@ def test_the_bundle_is_never_stored_by_anybody(host: Host) -> None:
 
 
 def test_the_host_advertises_its_bundle(host: Host) -> None:
-    """Profile gating: capabilities.debugBundle.supported: true; discovery needs no key, flags at the root."""
+    """Profile gating: capabilities.debugBundle.supported: true; discovery needs no key, flags at
+    the root.
+    """
     capabilities = host.get("/.well-known/openwop", None)
 
     validate("capabilities", capabilities)
@@ -113,7 +116,9 @@ def test_the_host_advertises_its_bundle(host: Host) -> None:
 def test_a_host_that_does_not_advertise_bundles_answers_404(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host that doesn't advertise capabilities.debugBundle.supported: true returns 404 Not Found."""
+    """A host that doesn't advertise capabilities.debugBundle.supported: true returns 404 Not
+    Found.
+    """
     run = record_everything(home)
     monkeypatch.setenv("VESTIGE_OPENWOP_BUNDLE", "0")
     monkeypatch.setenv("VESTIGE_OPENWOP_FEEDBACK", "0")
@@ -140,16 +145,20 @@ def test_a_host_that_does_not_advertise_bundles_answers_404(
 
 
 def test_a_bundle_validates_against_the_published_schema(host: Host) -> None:
-    """Hosts that advertise true MUST return a bundle that schema-validates (`bundle` validates it)."""
+    """Hosts that advertise true MUST return a bundle that schema-validates (`bundle` validates
+    it).
+    """
     for run in (host.run, host.failed):
         assert host.bundle(run)["run"]["runId"] == run
 
 
-# --- Field reference ---------------------------------------------------------------------------------
+# --- Field reference ------------------------------------------------------------------------------
 
 
 def test_the_top_level_fields_are_there(host: Host) -> None:
-    """bundleVersion, generatedAt, host, run, events, redactionApplied, redactionMode MUST; spans, metrics SHOULD."""
+    """bundleVersion, generatedAt, host, run, events, redactionApplied, redactionMode MUST; spans,
+    metrics SHOULD.
+    """
     bundle = host.bundle()
 
     assert bundle["bundleVersion"] == "1.0"
@@ -206,7 +215,9 @@ def test_events_follow_the_event_schema_and_their_payload_schemas(host: Host) ->
 
 
 def test_a_run_has_exactly_one_terminal_event_which_is_last(host: Host) -> None:
-    """Canonical lifecycle: exactly one of run.completed, run.failed, run.cancelled, and it is last."""
+    """Canonical lifecycle: exactly one of run.completed, run.failed, run.cancelled, and it is
+    last.
+    """
     for run in (host.run, host.failed):
         types = [event["type"] for event in host.bundle(run)["events"]]
         assert sum(each in TERMINAL for each in types) == 1
@@ -214,7 +225,9 @@ def test_a_run_has_exactly_one_terminal_event_which_is_last(host: Host) -> None:
 
 
 def test_spans_are_named_canonically_and_nest(host: Host) -> None:
-    """Each span includes name (canonical openwop.*), spanId, parentSpanId, startedAt, endedAt, attributes."""
+    """Each span includes name (canonical openwop.*), spanId, parentSpanId, startedAt, endedAt,
+    attributes.
+    """
     spans = host.bundle()["spans"]
     ids = {span["spanId"] for span in spans}
 
@@ -225,7 +238,9 @@ def test_spans_are_named_canonically_and_nest(host: Host) -> None:
 
 
 def test_node_count_and_event_count_are_those_of_the_events(host: Host) -> None:
-    """nodeCount SHOULD equal the number of distinct nodeId values; eventCount MUST equal events.length."""
+    """nodeCount SHOULD equal the number of distinct nodeId values; eventCount MUST equal
+    events.length.
+    """
     bundle = host.bundle()
 
     assert bundle["metrics"]["eventCount"] == len(bundle["events"])
@@ -242,14 +257,16 @@ def test_the_cost_is_that_of_the_snapshot(host: Host) -> None:
     assert bundle["metrics"]["openwopCost"]["usd"] > 0
 
 
-# --- Redaction guarantees ----------------------------------------------------------------------------
+# --- Redaction guarantees -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["mask", "omit", "hash"])
 def test_no_answer_and_no_log_line_holds_a_secret(
     mode: str, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tokens, credentials and keys in payloads, errors or span attributes MUST be sanitized, in every mode."""
+    """Tokens, credentials and keys in payloads, errors or span attributes MUST be sanitized, in
+    every mode.
+    """
     run = record_everything(home, fails=True)
     monkeypatch.setenv("VESTIGE_OPENWOP_REDACTION", mode)
     note = {
@@ -283,7 +300,9 @@ def test_no_answer_and_no_log_line_holds_a_secret(
 def test_passthrough_with_sensitive_data_present_is_refused(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """redactionApplied: false is permitted only when no sensitive data was present; true AND passthrough is MALFORMED."""
+    """redactionApplied: false is permitted only when no sensitive data was present; true AND
+    passthrough is MALFORMED.
+    """
     run = record_everything(home)
     with vestige.Recorder(home) as recorder, recorder.run("harmless", body={"q": 1}) as plain:
         pass
@@ -303,17 +322,21 @@ def test_passthrough_with_sensitive_data_present_is_refused(
 
 
 def test_span_attributes_outside_the_allowlist_are_filtered(host: Host) -> None:
-    """Span attributes outside the canonical openwop.* allowlist MUST be either filtered or sanitized."""
+    """Span attributes outside the canonical openwop.* allowlist MUST be either filtered or
+    sanitized.
+    """
     for run in (host.run, host.failed):
         for span in host.bundle(run)["spans"]:
             assert span["attributes"].keys() <= SPAN_KEYS
 
 
-# --- Authorization and scoping -------------------------------------------------------------------------
+# --- Authorization and scoping --------------------------------------------------------------------
 
 
 def test_another_tenant_sees_no_run_at_all(host: Host) -> None:
-    """A bundle response MUST NOT reveal other tenants' data: a foreign run is 404, as one that is not there."""
+    """A bundle response MUST NOT reveal other tenants' data: a foreign run is 404, as one that is
+    not there.
+    """
     for path in ("", "/events/poll", "/debug-bundle", "/annotations"):
         foreign = host.get(f"/v1/runs/{host.run}{path}", host.stranger, 404)
         missing = host.get(
@@ -350,7 +373,9 @@ def test_nothing_of_the_machine_is_in_a_bundle(host: Host) -> None:
 
 
 def test_a_key_without_the_scope_is_told_which_one_is_missing(host: Host) -> None:
-    """Hosts MAY require an additional capability grant. A 403 follows the canonical error envelope."""
+    """Hosts MAY require an additional capability grant. A 403 follows the canonical error
+    envelope.
+    """
     bundle = host.get(f"/v1/runs/{host.run}/debug-bundle", host.reader, 403)
     note = host.post(
         f"/v1/runs/{host.run}/annotations", {"signal": {"kind": "flag"}}, 403, host.reader
@@ -361,12 +386,14 @@ def test_a_key_without_the_scope_is_told_which_one_is_missing(host: Host) -> Non
     host.get(f"/v1/runs/{host.run}", host.reader)
 
 
-# --- Bundle size limits ------------------------------------------------------------------------------
+# --- Bundle size limits ---------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_a_run_too_large_for_the_cap_is_a_truncated_prefix(home: Home) -> None:
-    """Hosts MUST cap bundle size at 8 MB by default; the host returns the bundle truncated, and says why."""
+    """Hosts MUST cap bundle size at 8 MB by default; the host returns the bundle truncated, and
+    says why.
+    """
     with vestige.Recorder(home) as recorder, recorder.run("big") as run:
         for number in range(12):
             run.span(f"s{number}", "step", body="x" * 1_000_000).end()
@@ -430,11 +457,13 @@ def test_the_lower_of_two_caps_holds(host: Host) -> None:
     assert len(host.bundle(query="?maxEvents=3&host.vestige.maxEvents=2")["events"]) == 2
 
 
-# --- Annotations ---------------------------------------------------------------------------------------
+# --- Annotations ----------------------------------------------------------------------------------
 
 
 def test_annotations_travel_in_the_bundle(host: Host) -> None:
-    """When feedback is supported, a run's debug bundle SHOULD include the run's annotations, already redacted."""
+    """When feedback is supported, a run's debug bundle SHOULD include the run's annotations,
+    already redacted.
+    """
     node = host.bundle(host.failed)["events"][2]["nodeId"]
     annotations = [
         {"signal": {"kind": "flag"}, "note": "look here", "target": {"nodeId": node}},
@@ -500,7 +529,7 @@ def test_a_repeated_annotation_is_kept_once(host: Host) -> None:
     assert made[0] == made[1]
 
 
-# --- runs, poll, demo workflows -------------------------------------------------------------------------
+# --- runs, poll, demo workflows -------------------------------------------------------------------
 
 
 def test_runs_are_listed_in_pages(host: Host) -> None:
@@ -522,7 +551,9 @@ def test_runs_are_listed_in_pages(host: Host) -> None:
 
 
 def test_a_poll_goes_on_after_a_sequence(host: Host) -> None:
-    """Poll takes `lastSequence` and `timeout` and answers {events, isComplete}; without, everything from 0."""
+    """Poll takes `lastSequence` and `timeout` and answers {events, isComplete}; without, everything
+    from 0.
+    """
     events = host.get(f"/v1/runs/{host.run}/events/poll")["events"]
     for after in (-1, 0, 3, len(events) - 1, 10**6):
         page = host.get(f"/v1/runs/{host.run}/events/poll?lastSequence={after}&timeout=5")
@@ -661,7 +692,7 @@ def test_the_openapi_document_needs_no_key(host: Host) -> None:
     assert "/v1/runs/{runId}/debug-bundle" in reply.json()["paths"]
 
 
-# --- the published client --------------------------------------------------------------------------------
+# --- the published client -------------------------------------------------------------------------
 
 
 def test_the_published_client_works(host: Host) -> None:
@@ -688,7 +719,7 @@ def test_the_published_client_works(host: Host) -> None:
     assert note.target["eventId"] == page.events[1].eventId
     with pytest.raises(WopError) as error:
         client.runs_get("00000000-0000-4000-8000-000000000000")
-    assert (error.value.status, error.value.envelope.error) == (404, "not_found")  # type: ignore[union-attr]  # it has one
+    assert (error.value.status, error.value.envelope.error) == (404, "not_found")  # type: ignore[union-attr]
     assert client.runs_debug_bundle("00000000-0000-4000-8000-000000000000") is None
 
 

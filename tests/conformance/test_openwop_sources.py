@@ -122,7 +122,8 @@ def test_every_verb_answers_about_a_bundle_file(home: Home, tmp_path: Path) -> N
                 except VestigeError as error:
                     assert "\n" not in str(error), tool.name
 
-    # What a bundle has not: hints of components, prompts' segments, bodies of every span; a second run.
+    # What a bundle has not: hints of components, prompts' segments, bodies of every span; a second
+    # run.
     missing = {tool.name for tool in TOOLS} - answered
     assert missing <= {"help", "segments", "body", "compare", "doctor"}
 

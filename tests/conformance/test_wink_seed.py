@@ -1,7 +1,8 @@
 """The specification of debug bundles, clause by clause: its own code, run against ours.
 
 Every Python block of its usage sections is executed unchanged, with only the imports changed.
-The names that a block takes for granted (`session`, `adapter`, `prompt`, ...) are small real objects.
+The names that a block takes for granted (`session`, `adapter`, `prompt`, ...) are small real
+objects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A command that reads a file into a folder of its own, killed: the folder goes with a later one."""
+"""A command that reads a file into a folder of its own, killed: the folder goes with a later
+one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ with open_path({str(SNAPSHOTS)!r}):
 def open_elsewhere(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], subprocess.Popen[str]]:
-    """Another process that has the file open, in a folder for temporary ones that nobody else uses."""
+    """Another process that has the file open, in a folder for temporary ones that nobody else
+    uses.
+    """
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))

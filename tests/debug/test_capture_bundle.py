@@ -145,7 +145,9 @@ def test_a_snapshot_that_cannot_write_itself_is_marked_and_the_rest_is_kept() ->
 
 
 def test_nan_and_pretty_printed_json_of_another_library_are_taken() -> None:
-    """The standard library writes NaN, and some indent: a line of the bundle is JSON and one line."""
+    """The standard library writes NaN, and some indent: a line of the bundle is JSON and one
+    line.
+    """
     session = Sized(
         json.dumps(
             {
@@ -387,7 +389,9 @@ def test_a_forked_child_leaves_the_capture_alone() -> None:
 
 
 def test_a_run_of_a_recorder_travels_in_the_bundle(home: Home, tmp_path: Path) -> None:
-    """Given a recorder, a run is opened for the capture; its spans and bodies come back by import."""
+    """Given a recorder, a run is opened for the capture; its spans and bodies come back by
+    import.
+    """
     recorder = vestige.Recorder()
     made = builder(recorder=recorder)
     with made.capture():

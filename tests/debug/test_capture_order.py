@@ -137,7 +137,9 @@ def disordered(tmp_path: Path, seconds: list[int]) -> Path:
 def test_a_foreign_bundle_out_of_order_is_handed_out_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int
 ) -> None:
-    """Also where it does not fit into memory: sorted in stretches and merged. Ties stay as they are."""
+    """Also where it does not fit into memory: sorted in stretches and merged. Ties stay as they
+    are.
+    """
     monkeypatch.setattr(time_order, "STRETCH_LINES", lines)
     chance = random.Random(7)
     seconds = [chance.randrange(20) for _ in range(40)]

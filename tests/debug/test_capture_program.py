@@ -220,7 +220,9 @@ class PromptRendered:
 
 
 def test_a_session_or_filesystem_that_fails_does_not_fail_the_program(home: Home) -> None:
-    """Not in a handler of an event, where a dispatcher might hand it on; nor when files are added."""
+    """Not in a handler of an event, where a dispatcher might hand it on; nor when files are
+    added.
+    """
     strange = Strange()
     builder = DebugBundleBuilder(session=strange, agent=AgentInfo("a", "b", "c"))
     with builder.capture():

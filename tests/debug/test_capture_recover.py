@@ -97,7 +97,9 @@ def test_a_bundle_that_was_finalized_but_not_exported_is_what_it_would_have_been
 def test_doctor_tells_of_a_dead_capture_and_how_to_recover_it(
     home: Home, run_program: RunProgram
 ) -> None:
-    """Nobody need know of spools to learn that there is a bundle to be had; once made, it is quiet."""
+    """Nobody need know of spools to learn that there is a bundle to be had; once made, it is
+    quiet.
+    """
     run_program("import vestige; vestige.Recorder().run('r').end()")
     run_program(PROGRAM, "inside")
     run_program(PROGRAM, "exported")
@@ -144,7 +146,9 @@ def test_a_normal_end_leaves_nothing(home: Home, run_program: RunProgram) -> Non
 def test_an_exit_inside_the_capture_is_told_by_its_error(
     home: Home, run_program: RunProgram
 ) -> None:
-    """It was left by an exception, and never finalized: the error is known, the snapshot is there."""
+    """It was left by an exception, and never finalized: the error is known, the snapshot is
+    there.
+    """
     run_program(PROGRAM, "exit")
     bundle = recovered(home)
 

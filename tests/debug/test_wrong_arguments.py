@@ -1,4 +1,6 @@
-"""Arguments of the capturing API: the commonest slips work, or are an error, never a silent loss."""
+"""Arguments of the capturing API: the commonest slips work, or are an error, never a silent
+loss.
+"""
 
 from __future__ import annotations
 

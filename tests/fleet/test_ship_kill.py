@@ -1,4 +1,6 @@
-"""Kill the server, the process that writes for it, or the ship, anywhere: nothing lost or doubled."""
+"""Kill the server, the process that writes for it, or the ship, anywhere: nothing lost or
+doubled.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 def test_a_first_ship_says_what_it_does_not_send(shared: Serving, home: Home) -> None:
-    """Journals that the collector was done with before are gone: that must not look like all of it."""
+    """Journals that the collector was done with before are gone: that must not look like all of
+    it.
+    """
     early = record(home, request=LONG)
     catch_up(home)
     late = record(home, request=LONG)

@@ -1,4 +1,6 @@
-"""AgentDbg runs as ours: the real ones, the later layout, exports; import twice, and as they grow."""
+"""AgentDbg runs as ours: the real ones, the later layout, exports; import twice, and as they
+grow.
+"""
 
 from __future__ import annotations
 
@@ -235,7 +237,9 @@ def test_a_secret_that_agentdbg_kept_in_clear_is_masked(tmp_path: Path) -> None:
 
 
 def test_a_secret_or_an_odd_letter_among_many_events_is_found(tmp_path: Path) -> None:
-    """Events are looked through some at a time: what one of them holds must not hide, or hide others."""
+    """Events are looked through some at a time: what one of them holds must not hide, or hide
+    others.
+    """
     calls = [call(payload={"tool_name": "t", "args": f"plain {n}"}) for n in range(50)]
     calls[20]["payload"]["args"] = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4"
     calls[21]["payload"]["args"] = "half a letter \ud800"

@@ -158,7 +158,9 @@ def test_every_verb_takes_a_run_directory(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_long_run_shows_its_first_page_without_reading_all_of_it(tmp_path: Path) -> None:
-    """The page says what it is made from, and how to go on; ids are those that the rest will have."""
+    """The page says what it is made from, and how to go on; ids are those that the rest will
+    have.
+    """
     run = make_run(tmp_path, events=[call(payload={"args": f"{n}" * 400}) for n in range(3000)])
 
     first = vestige("show", run).output
@@ -167,7 +169,8 @@ def test_a_long_run_shows_its_first_page_without_reading_all_of_it(tmp_path: Pat
     (remaining,) = re.findall(r"about (\d+) more events", first)
     assert 0.8 < int(remaining) / (3002 - 500) < 1.2
     assert "--after" in first.splitlines()[-1] and "3001 spans" in output
-    # Longer span ids leave less room for attributes, so only id, time, type and arguments are compared.
+    # Longer span ids leave less room for attributes, so only id, time, type and arguments are
+    # compared.
     pages = [[line.split()[:4] for line in page.splitlines()] for page in (first, output)]
     assert pages[0][6:20] == pages[1][5:19]
 

@@ -180,7 +180,9 @@ def test_an_export_can_be_repeated_and_gives_the_same_events(
 
 @pytest.mark.parametrize("path", sorted(REAL.iterdir()), ids=lambda path: path.name[:8])
 def test_a_foreign_run_goes_out_with_the_ids_it_came_with(path: Path, tmp_path: Path) -> None:
-    """Import and export again: the same events in the same order, and nothing is worse than it was."""
+    """Import and export again: the same events in the same order, and nothing is worse than it
+    was.
+    """
     source = []
     for line in (path / "events.jsonl").read_text(encoding="utf-8").split("\n"):
         try:
@@ -327,7 +329,7 @@ def test_any_run_is_written_validly_and_read_back_as_it_was(
     with SqliteStore.open(folder / "b.db") as store:
         source = agentdbg.read_run(made)
         unmasked = _NoMasking()
-        import_source(store, source, unmasked)  # type: ignore[arg-type]  # a run of ours is masked
+        import_source(store, source, unmasked)  # type: ignore[arg-type]
         after = facts(store.load_run(run_id), store)
 
     assert after == before

@@ -1,4 +1,6 @@
-"""Bundles that are merged, or go through a store: nothing is lost, doubled or changed on the way."""
+"""Bundles that are merged, or go through a store: nothing is lost, doubled or changed on the
+way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the validator meets that no specification foresees: trees, archives, hostile and huge things."""
+"""What the validator meets that no specification foresees: trees, archives, hostile and huge
+things.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,9 @@ def test_an_old_run_is_kept_for_as_long_as_a_new_one_once_it_was_imported(
 
 @pytest.mark.slow
 def test_large_bodies_are_not_held_all_at_once(tmp_path: Path, store: SqliteStore) -> None:
-    """A run's first records are read before it is known whether it is small: only as far as it may be."""
+    """A run's first records are read before it is known whether it is small: only as far as it may
+    be.
+    """
     files = {f"w/{number}": b"%d " % number * MIB for number in range(10, 40)}
     path = make_bundle(_snapshots=[], _logs=[], _files=files).export(tmp_path / "x.wink")
     size = sum(map(len, files.values()))
@@ -131,7 +133,9 @@ def test_large_bodies_are_not_held_all_at_once(tmp_path: Path, store: SqliteStor
 def test_a_collector_that_looks_between_two_batches_takes_an_import_for_no_dead_process(
     home: Home,
 ) -> None:
-    """Its stamp would have the numbers of the records that are yet to come, and those would be lost."""
+    """Its stamp would have the numbers of the records that are yet to come, and those would be
+    lost.
+    """
     home.make()
     own, writer, root = run_id(1), "a" * 16, "1" * 16
     stamped = []

@@ -47,7 +47,9 @@ def test_a_report_is_a_run_of_tests() -> None:
 
 
 def test_what_a_suite_says_outside_of_its_cases_comes_in_and_goes_out(tmp_path: Path) -> None:
-    """Ant and Gradle write all output there; and a suite that failed in its setup did not go well."""
+    """Ant and Gradle write all output there; and a suite that failed in its setup did not go
+    well.
+    """
     (tmp_path / "in.xml").write_text(
         '<testsuite name="s"><testcase name="a"/><error message="no database"/>'
         "<system-out>one&#13;two</system-out><system-err>three</system-err></testsuite>"

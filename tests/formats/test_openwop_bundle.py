@@ -118,7 +118,9 @@ def made_run(
 def test_no_secret_and_nothing_of_the_machine_is_in_a_bundle(
     home: Home, mode: str, fails: bool
 ) -> None:
-    """Planted in inputs, events, attributes, errors, notes, names and keys: absent in every mode."""
+    """Planted in inputs, events, attributes, errors, notes, names and keys: absent in every
+    mode.
+    """
     run_id = record_everything(home, fails=fails)
     source = source_of(home, run_id)
     note = Note(id="n1", run_id=run_id, text=f"see {SECRETS['note']}", created_ns=NOW)
@@ -136,7 +138,9 @@ def test_no_secret_and_nothing_of_the_machine_is_in_a_bundle(
 
 
 def test_each_mode_writes_a_masked_value_in_its_own_way(home: Home) -> None:
-    """mask: `[REDACTED]`; omit: the field is gone; hash: `sha256:<hex>`, equal for equal secrets."""
+    """mask: `[REDACTED]`; omit: the field is gone; hash: `sha256:<hex>`, equal for equal
+    secrets.
+    """
     source = source_of(home, record_everything(home))
     inputs = {mode: bundle_of(source, mode)["run"]["inputs"] for mode in MODES}
 
@@ -372,7 +376,9 @@ def test_one_huge_event_ends_the_prefix_and_the_poll_still_gives_it() -> None:
 def test_an_oversized_part_of_the_run_leaves_room_for_its_events(
     part: str, reason: str | None
 ) -> None:
-    """Huge inputs, variables, errors, notes: the answer stays within the cap, and says what is cut."""
+    """Huge inputs, variables, errors, notes: the answer stays within the cap, and says what is
+    cut.
+    """
     huge = b'{"text":"' + b"\\n" * 10_000_000 + b'"}'
     source = made_run({0: huge} if part == "inputs" else {}, message="hello")
     run, notes = source.run, []

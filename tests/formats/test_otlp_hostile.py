@@ -252,7 +252,9 @@ def test_a_request_has_no_more_spans_than_can_be_read_while_others_wait() -> Non
 
 @pytest.mark.slow
 def test_a_long_binary_request_is_read_as_before() -> None:
-    """Its lengths are looked at first; texts, numbers and what is nested are passed over rightly."""
+    """Its lengths are looked at first; texts, numbers and what is nested are passed over
+    rightly.
+    """
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     sent = ExportTraceServiceRequest()

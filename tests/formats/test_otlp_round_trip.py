@@ -253,7 +253,9 @@ def content_of(store: SqliteStore, run: Run) -> Any:
 def test_a_run_that_went_out_and_came_back_is_the_same(
     spans: list[dict[str, Any]], conversation: str | None
 ) -> None:
-    """Spans, their order, statuses, times, usage, attributes, bodies, lines and links; twice over."""
+    """Spans, their order, statuses, times, usage, attributes, bodies, lines and links; twice
+    over.
+    """
     with tempfile.TemporaryDirectory() as folder:
         at = Path(folder)
         with SqliteStore.open(at / "a.db", lasting=False) as store:

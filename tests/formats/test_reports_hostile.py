@@ -1,4 +1,6 @@
-"""Reports and logs of test runs that anybody may have made: read in bounded time and memory, and no case is lost."""
+"""Reports and logs of test runs that anybody may have made: read in bounded time and memory, and no
+case is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Bodies of records in a bundle that anybody may have made: found wherever they are, each part unpacked once."""
+"""Bodies of records in a bundle that anybody may have made: found wherever they are, each part
+unpacked once.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,9 @@ def test_bodies_of_more_pieces_than_memory_holds_are_refused(
 def test_one_body_that_many_records_refer_to_is_read_so_often_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A small file would be unpacked, hashed and masked for hours; the records themselves are kept."""
+    """A small file would be unpacked, hashed and masked for hours; the records themselves are
+    kept.
+    """
     body = b"x" * 1_000
     digest = hashlib.sha256(body).hexdigest()
     monkeypatch.setattr(body_recipes, "BUNDLE_TOTAL_MAX", 10 * len(body))

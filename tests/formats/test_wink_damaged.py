@@ -225,7 +225,9 @@ def test_a_loaded_bundle_is_exported_without_its_damaged_file(tmp_path: Path) ->
 def test_a_flipped_byte_costs_the_lines_behind_it_and_no_more(
     tmp_path: Path, compression: int
 ) -> None:
-    """The zip's own checksum fails, and the library hands out nothing: the lines before are read."""
+    """The zip's own checksum fails, and the library hands out nothing: the lines before are
+    read.
+    """
     members = members_of(make_bundle().export(tmp_path / "whole.wink"))
     path = tmp_path / "x.wink"
     with zipfile.ZipFile(path, "w", compression) as archive:

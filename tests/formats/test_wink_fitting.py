@@ -1,4 +1,6 @@
-"""What we write, our own reader takes: it refuses what looks like a bomb, however honest it was meant."""
+"""What we write, our own reader takes: it refuses what looks like a bomb, however honest it was
+meant.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_a_manifest_that_would_be_too_long_is_shortened_and_says_so(tmp_path: Pa
 def test_states_that_hardly_change_are_not_taken_for_a_bomb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long run with a small state packs better than a bomb may: a part of it is stored as it is."""
+    """A long run with a small state packs better than a bomb may: a part of it is stored as it
+    is.
+    """
     for module in (size_limits, read):
         monkeypatch.setattr(module, "BUNDLE_RATIO_FREE", 1_000_000)
     states = [STATE] * 100_000

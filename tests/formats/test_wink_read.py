@@ -274,7 +274,7 @@ def test_a_body_that_is_not_what_its_hash_says_is_left_out_and_reported(tmp_path
     source = read_run(path)
     root = next(record for record in source.records if getattr(record, "type", "") == "run")
 
-    assert root.body is None  # type: ignore[union-attr]  # a span's opening
+    assert root.body is None  # type: ignore[union-attr]
     assert "body-damaged" in [problem.rule for problem in validate_run(path)]
 
 
@@ -406,7 +406,7 @@ def test_a_snapshot_that_is_still_being_written_waits_for_the_next_import(tmp_pa
         (second,) = import_path(store, path)
         spans = store.load_run(second.run_id or "").spans
         states = [span for span in spans if span.type == "snapshot"]
-        bodies = [store.read_body(span.output.id) for span in states if span.output]  # type: ignore[arg-type]  # it is there
+        bodies = [store.read_body(span.output.id) for span in states if span.output]  # type: ignore[arg-type]
 
     assert [problem.place for problem in first.problems] == ["line 3"]
     assert (first.records, second.records, second.problems) == (7, 22, [])

@@ -456,7 +456,7 @@ def test_the_records_of_a_run_and_a_capture_beside_it_are_one_run(
             snapshots, logs, files = (made.content.snapshots, made.content.logs, made.content.files)
             extras = parts.extras
 
-        path = write_bundle(Both(), tmp_path / "x.wink")  # type: ignore[arg-type]  # has the shape
+        path = write_bundle(Both(), tmp_path / "x.wink")  # type: ignore[arg-type]
     second = _through_a_store(path, tmp_path / "a.db", tmp_path / "second.wink")
     with SqliteStore.open(tmp_path / "a.db", readonly=True) as store:
         (imported,) = store.find_runs(run.info.id)

@@ -71,8 +71,8 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(
     }
     assert path.stat().st_mode & 0o777 == 0o600
 
-    # 3. The lock on the file (_runtime/file_locks.py) says that its writer lives: a reader will take in
-    #    what is there and leave the file, and will not call the open span interrupted.
+    # 3. The lock on the file (_runtime/file_locks.py) says that its writer lives: a reader will
+    # take in what is there and leave the file, and will not call the open span interrupted.
     assert file_locks.is_held(path)
 
     # 4. COLLECTOR (collector/loop.py, take.py). Any reading command becomes the collector for a
@@ -86,9 +86,9 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(
     assert reached == offset
     assert path.exists()
 
-    # 5. STORE (store/sqlite/ingest/batch_ingest.py, store/sqlite/bodies/body_store.py; on a
-    #    server store/clickhouse, which merges records with the same code). The span is one row, still
-    #    open; its body is elsewhere, by reference, stored once however often it is sent.
+    # 5. STORE (store/sqlite/ingest/batch_ingest.py, store/sqlite/bodies/body_store.py; on a server
+    # store/clickhouse, which merges records with the same code). The span is one row, still open;
+    # its body is elsewhere, by reference, stored once however often it is sent.
     with open_store(find_store(home), readonly=True) as store:
         loaded = store.load_run(run.run_id)
         found = next(found for found in loaded.spans if found.id == span.id)
@@ -99,7 +99,8 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(
     assert found.attributes["tool_call_id"] == "call_7"
     assert body == b'{"q": "refund"}'
 
-    # 6. QUERY (query/views/timeline.py). A pure function turns the run into lines; the call is in flight.
+    # 6. QUERY (query/views/timeline.py). A pure function turns the run into lines; the call is in
+    # flight.
     line = next(line for line in timeline(loaded) if line.id == found.short_id)
 
     assert line.text.startswith("tool search (open) tool_call_id=call_7")
@@ -151,7 +152,8 @@ def test_the_same_record_when_the_agent_dies_on_the_way(home: Home) -> None:
     recorder.close()
     path.write_bytes(evidence)
 
-    # The next reader ingests the journal, finds no living process, and records the crash (collector/crash_detection.py).
+    # The next reader ingests the journal, finds no living process, and records the crash
+    # (collector/crash_detection.py).
     shown = vestige("show", "--home", home.root).stdout
 
     assert "triage: interrupted" in shown

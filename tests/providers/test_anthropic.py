@@ -228,7 +228,9 @@ STREAM: list[dict[str, Any]] = [
 
 
 def test_a_streamed_answer_is_put_together() -> None:
-    """Arguments are kept as the provider wrote them; usage of the end replaces that of the start."""
+    """Arguments are kept as the provider wrote them; usage of the end replaces that of the
+    start.
+    """
     response = parse_response(sse(*STREAM))
 
     assert response is not None

@@ -219,7 +219,9 @@ def test_calls_that_share_an_index_are_told_apart_by_their_ids(index: dict[str, 
 def test_reasoning_is_output_also_where_it_is_counted_beside_it(
     total: int | None, output: int
 ) -> None:
-    """xAI's total is prompt, completion and reasoning; OpenAI's completion includes the reasoning."""
+    """xAI's total is prompt, completion and reasoning; OpenAI's completion includes the
+    reasoning.
+    """
     usage = {"prompt_tokens": 12, "completion_tokens": 2, "total_tokens": total}
     details = {"completion_tokens_details": {"reasoning_tokens": 317}}
 

@@ -222,7 +222,9 @@ def test_an_answer_is_read_where_sdks_read_it(odd: str, text: str) -> None:
 
 
 def test_an_odd_text_with_a_million_quotes_is_looked_at_once() -> None:
-    """In a string without an end each quote might begin another: a look from each would take hours."""
+    """In a string without an end each quote might begin another: a look from each would take
+    hours.
+    """
     assert parse_response('{"NaN":"' + '"\\' * MIB) is None
 
 

@@ -38,7 +38,9 @@ Ask = Callable[[Debugger], Answer]
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """A 50 MB body, 2,000 spans, lines of 1 MB, bytes that are no text, deep nesting, bad manners."""
+    """A 50 MB body, 2,000 spans, lines of 1 MB, bytes that are no text, deep nesting, bad
+    manners.
+    """
     home = Home(tmp_path_factory.mktemp("hostile") / "home")
     with Recorder(home, last_words=False) as recorder:
         recorder.run(f"agent {EVIL}").end()
@@ -431,7 +433,9 @@ def test_a_failure_that_no_check_explains_is_pointed_to(home: Home) -> None:
 
 
 def test_no_check_is_said_to_have_passed_beside_a_finding_of_its_kind(home: Home) -> None:
-    """`crash` passes when `uncaught-exception` finds `crash/uncaught`: that reads as its opposite."""
+    """`crash` passes when `uncaught-exception` finds `crash/uncaught`: that reads as its
+    opposite.
+    """
     recorder = Recorder(home, last_words=False)
     with pytest.raises(ValueError, match="no such order"), recorder.run("agent"):
         raise ValueError("no such order")

@@ -1,4 +1,6 @@
-"""The filter language: what its terms mean for real runs, and what it says of those that are none."""
+"""The filter language: what its terms mean for real runs, and what it says of those that are
+none.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugger]:
 
 
 def found(debugger: Debugger, text: str, **options: object) -> set[int]:
-    answer = debugger.list(text, limit=1000, everything=False, **options)  # type: ignore[arg-type]  # options of list
+    answer = debugger.list(text, limit=1000, everything=False, **options)  # type: ignore[arg-type]
     return {int(run.name.removeprefix("agent_")) for run in answer.runs}
 
 

@@ -69,7 +69,9 @@ def test_ages_are_told_in_their_largest_unit() -> None:
 
 @given(st.text(), st.integers(1, 80))
 def test_any_text_stays_on_one_line_and_commands_no_terminal(text: str, length_max: int) -> None:
-    """No control, escape, bidi or line-breaking character comes through, and the length is bounded."""
+    """No control, escape, bidi or line-breaking character comes through, and the length is
+    bounded.
+    """
     shown = formatting.single_line(text, length_max)
 
     assert len(shown.splitlines()) <= 1

@@ -80,8 +80,9 @@ def test_pages_of_a_body_as_data_end_between_characters(tmp_path: Path) -> None:
 
 
 def test_pages_from_a_moment_hold_every_line_once(debugger: Debugger) -> None:
-    """The time is printed to the nanosecond: else the first line would be outside the next page, and
-    what it counts from there would pass over one."""
+    """The time is printed to the nanosecond: else the first line would be outside the next page,
+    and what it counts from there would pass over one.
+    """
     found: list[str] = []
     start, after = "r1.s2", 0
     while True:

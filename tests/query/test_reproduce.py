@@ -220,8 +220,9 @@ def test_a_secret_that_ends_in_odd_characters_is_replaced_whole(
 def test_headers_of_the_connection_are_left_to_the_client(
     home: Home, server: Server, url: str, tmp_path: Path, format: str
 ) -> None:
-    """A body that was sent encoded is sent plain; a header that is none is left out; other shapes of
-    attributes are read; a refusal is an answer."""
+    """A body that was sent encoded is sent plain; a header that is none is left out; other shapes
+    of attributes are read; a refusal is an answer.
+    """
     odd = {
         "host": "elsewhere",
         "Content-Length": "3",

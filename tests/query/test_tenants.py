@@ -184,7 +184,7 @@ def test_no_verb_tells_of_another_tenant(
         ],
         "schema": [debugger.schema],
         "stats": [
-            lambda by=by: debugger.stats(by=by)  # type: ignore[misc]  # a loop's variable
+            lambda by=by: debugger.stats(by=by)  # type: ignore[misc]
             for by in ("name", "model", "tool", "component", "type", "day")
         ],
         "trends": [

@@ -204,7 +204,9 @@ def test_bodies_of_no_known_form_are_shown_as_they_are(home: Home) -> None:
 
 
 def test_calls_without_ids_get_each_its_own_result(home: Home) -> None:
-    """Gemini's results name their tool only: of two calls of one tool the first has the first one."""
+    """Gemini's results name their tool only: of two calls of one tool the first has the first
+    one.
+    """
     paris, rome = (
         {"functionCall": {"name": "weather", "args": {"in": city}}} for city in ("Paris", "Rome")
     )
@@ -258,7 +260,9 @@ def test_calls_without_ids_are_each_told_at_a_tool_span_of_their_own(home: Home)
 
 
 def test_what_is_told_as_a_text_is_one_whatever_the_program_recorded(home: Home) -> None:
-    """Attributes are of any kind: a page that is promised a name of a model must not meet a number."""
+    """Attributes are of any kind: a page that is promised a name of a model must not meet a
+    number.
+    """
     about = {"model": 5, "finish_reason": 7}
     with (
         Recorder(home, last_words=False, clock=FakeClock()) as recorder,

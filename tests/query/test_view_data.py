@@ -1,4 +1,6 @@
-"""`segments`, `state`, `files`, `trends` and the rows of `diff`: what the viewer shows beside a run."""
+"""`segments`, `state`, `files`, `trends` and the rows of `diff`: what the viewer shows beside a
+run.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_a_span_without_a_prompt_is_told_what_has_one(desk: Debugger) -> None:
         desk.segments("r3.s4")
 
 
-# --- states and files -------------------------------------------------------------------------------
+# --- states and files -----------------------------------------------------------------------------
 
 
 def test_every_snapshot_says_what_changed_since_the_one_before(bundle: Debugger) -> None:
@@ -236,7 +238,7 @@ def test_a_cut_list_of_files_names_the_moment_again(home: Home) -> None:
     assert " --at 2.5 --json" in text
 
 
-# --- trends -----------------------------------------------------------------------------------------
+# --- trends ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["day", "hour"])
@@ -280,7 +282,7 @@ def test_trends_are_bounded_and_refuse_other_steps(desk: Debugger) -> None:
         desk.trends(by="week")
 
 
-# --- a span ---------------------------------------------------------------------------------------------
+# --- a span ---------------------------------------------------------------------------------------
 
 
 def test_links_of_a_span_that_are_not_shown_are_counted(home: Home) -> None:
@@ -297,7 +299,7 @@ def test_links_of_a_span_that_are_not_shown_are_counted(home: Home) -> None:
     assert "… 12 more links: vestige span r2.s22 --json" in text
 
 
-# --- two runs side by side -----------------------------------------------------------------------------
+# --- two runs side by side ------------------------------------------------------------------------
 
 
 def test_rows_of_a_diff_are_all_steps_and_name_what_parted(desk: Debugger) -> None:

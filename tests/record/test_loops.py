@@ -104,7 +104,9 @@ def test_a_loop_is_found_exactly_where_looking_at_all_steps_finds_one(
 
 
 def _period(steps: list[tuple[str, bool, int]], window: int, repetitions: int) -> int | None:
-    """The shortest that the steps end with often enough; a detail counts where nothing else is said."""
+    """The shortest that the steps end with often enough; a detail counts where nothing else is
+    said.
+    """
     for period in range(1, min(window, len(steps) // repetitions) + 1):
         last = steps[-period:]
         alone = not any(says for _, says, _ in last)

@@ -42,7 +42,9 @@ OTHER_KEYS = (
     ],
 )
 def test_a_mask_shows_less_of_a_shorter_secret(value: str, masked: str) -> None:
-    """Tiers: 13 and more 3+3, 11-12 2+2, 8-10 1+1, below nothing; a scheme stays and does not count."""
+    """Tiers: 13 and more 3+3, 11-12 2+2, 8-10 1+1, below nothing; a scheme stays and does not
+    count.
+    """
     assert mask(value) == masked
 
 

@@ -1,4 +1,6 @@
-"""Any object becomes JSON text: in bounded steps, exactly where it can be, marked where it was cut."""
+"""Any object becomes JSON text: in bounded steps, exactly where it can be, marked where it was
+cut.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def test_a_huge_object_is_never_in_memory_as_text() -> None:
 
 
 def test_a_body_is_exact() -> None:
-    """Text and bytes stay what they are; other values become JSON, or what they say of themselves."""
+    """Text and bytes stay what they are; other values become JSON, or what they say of
+    themselves.
+    """
     assert body_form("ex\u2028act\n") == "ex\u2028act\n"
     assert body_form(b"\x00\xff") == b"\x00\xff"
     assert body_form({"a": [1, None]}) == '{"a":[1,null]}'

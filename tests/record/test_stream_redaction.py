@@ -49,7 +49,7 @@ def make_redactor() -> Redactor:
 REDACTOR = make_redactor()
 
 
-# --- how providers stream ---------------------------------------------------------------------------
+# --- how providers stream -------------------------------------------------------------------------
 
 
 def chat(piece: str) -> Any:
@@ -358,7 +358,7 @@ def test_ids_and_names_that_all_events_repeat_are_not_joined() -> None:
     assert b"the-model-of-a-long-name" in redact_stream(body, REDACTOR)
 
 
-# --- AWS event streams ------------------------------------------------------------------------------
+# --- AWS event streams ----------------------------------------------------------------------------
 
 
 def frame(payload: bytes) -> bytes:
@@ -404,7 +404,7 @@ def test_frames_of_bedrock_are_redacted_and_framed_anew() -> None:
     assert redact_stream(clean, REDACTOR) is clean
 
 
-# --- edits ------------------------------------------------------------------------------------------
+# --- edits ----------------------------------------------------------------------------------------
 
 
 @given(WORDS)

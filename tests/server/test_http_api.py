@@ -222,7 +222,9 @@ def test_an_answer_about_time_has_a_tag_of_its_bytes(home: Home) -> None:
 
 @pytest.mark.parametrize("term", ["since", "before", "SINCE", "Before"])
 def test_an_age_inside_a_filter_is_about_time_too(home: Home, term: str) -> None:
-    """Two questions with the same answer have the same tag: it is of the answer, not of the store."""
+    """Two questions with the same answer have the same tag: it is of the answer, not of the
+    store.
+    """
     record_collected(home)
     with served(home) as site:
         replies = [

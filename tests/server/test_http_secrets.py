@@ -265,7 +265,9 @@ PARTS = ("", "/events/poll", "/debug-bundle", "/debug-bundle?maxEvents=3", "/ann
 
 @pytest.mark.slow
 def test_a_secret_that_a_request_brings_is_kept_and_logged_nowhere(home: Home) -> None:
-    """In a path, a query, a header, a cookie, a method, a note, an annotation, a record, a wrong key."""
+    """In a path, a query, a header, a cookie, a method, a note, an annotation, a record, a wrong
+    key.
+    """
     with vestige.Recorder(home) as recorder, recorder.run("triage") as run:
         run.span("search", "tool").end()
     catch_up(home)

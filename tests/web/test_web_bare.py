@@ -1,4 +1,6 @@
-"""What has less in it than one expects, or more than one would write: the page shows it, and goes on."""
+"""What has less in it than one expects, or more than one would write: the page shows it, and goes
+on.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,9 @@ def delay(page: Page, verb: str) -> None:
 def test_slow_answers_about_a_busy_run_are_shown_all_the_same(
     browser: Browser, home: Home, recorder: Recorder, verb: str, view: str, role: str
 ) -> None:
-    """Something is new before each answer has come: it is shown, not thrown away for a newer one."""
+    """Something is new before each answer has come: it is shown, not thrown away for a newer
+    one.
+    """
     run = recorder.run("busy")
     run.child("first", "file", attributes={"path": "first"}).end(body="x")
     catch_up(home)

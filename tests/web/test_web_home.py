@@ -28,7 +28,7 @@ def url(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield url
 
 
-def row(page: Page, short_id: str):  # type: ignore[no-untyped-def]  # a locator
+def row(page: Page, short_id: str):  # type: ignore[no-untyped-def]
     return page.get_by_role("row").filter(has=page.get_by_text(short_id, exact=True))
 
 

@@ -65,7 +65,7 @@ def test_a_link_leads_where_it_led_once_the_key_is_given(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_form_is_for_everybody(browser: Browser, url: str, scheme: str) -> None:
-    context = browser.new_context(viewport={"width": 360, "height": 640}, color_scheme=scheme)  # type: ignore[arg-type]  # one of two
+    context = browser.new_context(viewport={"width": 360, "height": 640}, color_scheme=scheme)  # type: ignore[arg-type]
     page = context.new_page()
     texts: list[str] = []
     page.on("console", lambda message: texts.append(message.text))

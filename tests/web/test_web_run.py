@@ -334,7 +334,7 @@ def test_a_note_typed_by_keyboard_is_saved(live: Place) -> None:
     expect(page.get_by_role("region", name="Notes")).to_contain_text("<b>the seat was gone</b>")
 
 
-# --- one selection, one range, keys -----------------------------------------------------------------
+# --- one selection, one range, keys ---------------------------------------------------------------
 
 
 def test_one_selection_is_seen_in_every_view_and_by_link(place: Place) -> None:

@@ -1,4 +1,6 @@
-"""capture_http itself: installed lazily, twice, removed; its failures invisible; what it costs to have it."""
+"""capture_http itself: installed lazily, twice, removed; its failures invisible; what it costs to
+have it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""httpx and httpx2, by the real SDKs over them: captured bytes are the server's, and nothing changes."""
+"""httpx and httpx2, by the real SDKs over them: captured bytes are the server's, and nothing
+changes.
+"""
 
 from __future__ import annotations
 
@@ -356,7 +358,7 @@ def test_what_is_not_coded_as_its_headers_say_is_kept_as_it_came(
     assert call["response.undecoded"] is True
 
 
-# --- Anthropic and Gemini, over httpx2 --------------------------------------------------------------
+# --- Anthropic and Gemini, over httpx2 ------------------------------------------------------------
 
 
 def test_a_call_of_the_anthropic_sdk_is_captured(home: Home, capture: object) -> None:
@@ -431,7 +433,9 @@ def test_calls_of_the_gemini_sdk_are_captured(home: Home, capture: object) -> No
 
 
 def test_an_async_call_of_the_gemini_sdk_is_captured(home: Home, capture: object) -> None:
-    """The SDK prefers aiohttp where that is installed, httpx2 elsewhere: captured once, either way."""
+    """The SDK prefers aiohttp where that is installed, httpx2 elsewhere: captured once, either
+    way.
+    """
 
     async def main() -> None:
         client = gemini_client(server)
@@ -444,7 +448,7 @@ def test_an_async_call_of_the_gemini_sdk_is_captured(home: Home, capture: object
     assert one(home, server)["output_tokens"] == 2
 
 
-# --- who made the call ------------------------------------------------------------------------------
+# --- who made the call ----------------------------------------------------------------------------
 
 
 def test_twenty_concurrent_tasks_get_their_own_parents(home: Home, capture: object) -> None:
@@ -516,7 +520,7 @@ def test_a_call_that_warms_the_cache_is_marked(home: Home, capture: object) -> N
     assert [call["warm"] for call in calls_in(home)] == [True, None]
 
 
-# --- HTTP/2, streams of one's own, transports of one's own -----------------------------------------
+# --- HTTP/2, streams of one's own, transports of one's own ----------------------------------------
 
 
 def test_a_body_that_is_an_iterator_is_captured_as_it_passes(home: Home, capture: object) -> None:

@@ -1,6 +1,7 @@
 """litellm, in an environment of its own: it is large, and pins what others need otherwise.
 
-Made once under build/, which is not part of the repository. On a fresh machine that takes a minute or two.
+Made once under build/, which is not part of the repository. On a fresh machine that takes a
+minute or two.
 """
 
 from __future__ import annotations

@@ -91,8 +91,9 @@ def vestige_command(home: Home, *arguments: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.slow
 def test_an_agent_runs_again_offline_and_a_changed_request_is_shown(home: Home) -> None:
-    """Every client, whole and streamed, errors too: the same output and exit code with the server gone.
-    A request that differs gets status 400, and the first is shown as a diff."""
+    """Every client, whole and streamed, errors too: the same output and exit code with the server
+    gone. A request that differs gets status 400, and the first is shown as a diff.
+    """
     run = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
     with Server(provider) as server:
         first = run_in(home, AGENT, server.url, "hello", command=run)

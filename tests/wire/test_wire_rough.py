@@ -1,4 +1,6 @@
-"""Rough weather: processes that die or fork in a call, servers that lie, bytes that are no text, nowhere to write."""
+"""Rough weather: processes that die or fork in a call, servers that lie, bytes that are no text,
+nowhere to write.
+"""
 
 from __future__ import annotations
 
@@ -100,8 +102,9 @@ def test_of_a_process_killed_in_a_stream_the_request_and_the_status_are_known(ho
 
 @pytest.mark.slow
 def test_of_a_stream_that_is_left_open_at_the_end_is_kept_what_came(home: Home) -> None:
-    """A program reads as far as it likes and ends: one read as far as the model spoke was whole, and
-    nothing is said on the program's stderr."""
+    """A program reads as far as it likes and ends: one read as far as the model spoke was whole,
+    and nothing is said on the program's stderr.
+    """
     command = [sys.executable, "-m", "vestige", "run", "--", sys.executable]
     with Server(lambda seen: chat_stream(["Hel", "lo"])) as server:
         done = run_in(home, LEFT, server.url + CHAT, '"stop"', "Hel", command=command)

@@ -1,4 +1,6 @@
-"""API keys in headers, query strings, cookies and bodies: a grep of every byte of the home finds none."""
+"""API keys in headers, query strings, cookies and bodies: a grep of every byte of the home finds
+none.
+"""
 
 from __future__ import annotations
 

@@ -118,8 +118,9 @@ def test_a_stream_of_single_bytes_costs_its_bytes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "br, zstd"])
 def test_a_bomb_is_undone_up_to_the_bound(coding: str) -> None:
-    """A few kilobytes that would be a gigabyte, and no more memory than the bound asks for: brotli and
-    zstd are denser than gzip, and a coding may be upon another."""
+    """A few kilobytes that would be a gigabyte, and no more memory than the bound asks for: brotli
+    and zstd are denser than gzip, and a coding may be upon another.
+    """
     bomb = bytes(64 * MIB)
     for name in coding.split(", "):
         bomb = CODERS[name](bomb)
@@ -180,8 +181,9 @@ def test_more_codings_than_anybody_sends_are_not_undone() -> None:
 
 @pytest.mark.slow
 def test_a_conversation_of_fifty_turns_is_stored_15_times_smaller_than_gzip(home: Home) -> None:
-    """Captured from the real SDK: tool calls, results of 5 KB, a growing history; read back byte for
-    byte."""
+    """Captured from the real SDK: tool calls, results of 5 KB, a growing history; read back byte
+    for byte.
+    """
     numbers = iter(range(1000))
 
     def answer(seen: Seen) -> Any:

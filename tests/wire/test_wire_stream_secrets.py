@@ -1,4 +1,6 @@
-"""Secrets in streamed answers: split over events, chunks and codings, they reach no byte of ours."""
+"""Secrets in streamed answers: split over events, chunks and codings, they reach no byte of
+ours.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def cut(text: str, length: int = 4) -> list[str]:
 
 
 def leaks(home: Home) -> list[str]:
-    """Also of what events spell: their framing removed, each part of a secret is next to the other."""
+    """Also of what events spell: their framing removed, each part of a secret is next to the
+    other.
+    """
     found = []
     for path in sorted(Path(home.root).rglob("*")):
         raw = path.read_bytes() if path.is_file() else b""
@@ -120,7 +124,7 @@ def stream(chunks: list[bytes], **more: Any) -> Reply:
     return Reply(chunks=chunks, type="text/event-stream", **more)
 
 
-# --- real SDKs ----------------------------------------------------------------------------------------
+# --- real SDKs ------------------------------------------------------------------------------------
 
 
 def openai_sync(url: str) -> str:
@@ -184,7 +188,7 @@ def test_text_and_tool_arguments_that_an_sdk_streams_are_stored_redacted(
     assert (before, leaks(home)) == ([], [])
 
 
-# --- clients, framings, codings -----------------------------------------------------------------------
+# --- clients, framings, codings -------------------------------------------------------------------
 
 
 def with_httpx(url: str) -> None:

@@ -79,7 +79,9 @@ def test_a_tool_is_linked_to_the_model_call_that_asked(
 
 
 def test_arguments_of_a_long_stream_are_known(home: Home) -> None:
-    """A stream of many events is thinned before it is read; what was asked for must survive that."""
+    """A stream of many events is thinned before it is read; what was asked for must survive
+    that.
+    """
     block = {"type": "tool_use", "id": "toolu_9", "name": "search", "input": {}}
     events = [
         data(

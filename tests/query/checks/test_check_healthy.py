@@ -41,7 +41,7 @@ def run_tool(run: Span, turn: int, call_id: str | None) -> None:
     use(run, json.dumps({"q": f"x{turn}"}), call_id, name="search", output=f"found {turn}")
 
 
-# --- calls without ids ------------------------------------------------------------------------------
+# --- calls without ids ----------------------------------------------------------------------------
 
 
 def gemini_turn(history: list[Any], *parts: Any) -> tuple[str, str]:
@@ -124,7 +124,7 @@ def test_a_last_call_without_an_id_that_never_ran_is_an_orphan(home: Home) -> No
     assert found.cause == last.id
 
 
-# --- tools that take text, and tools of the provider's own ------------------------------------------
+# --- tools that take text, and tools of the provider's own ----------------------------------------
 
 
 def output_text(*output: Any) -> str:
@@ -183,7 +183,7 @@ def test_an_answer_that_is_no_text_is_not_empty(home: Home, got: str) -> None:
     assert all_findings(home) == []
 
 
-# --- bodies that retention took ---------------------------------------------------------------------
+# --- bodies that retention took -------------------------------------------------------------------
 
 
 @contextmanager

@@ -216,7 +216,7 @@ def test_one_retry_and_requests_that_succeed_are_no_storm(home: Home) -> None:
     assert findings(home, loops.retry_storm) == []
 
 
-# --- the algorithm ----------------------------------------------------------------------------------
+# --- the algorithm --------------------------------------------------------------------------------
 
 
 def _slowly(sequence: list[int]) -> list[tuple[int, int, int]]:
@@ -272,7 +272,9 @@ def _lines_run(work: Callable[[], object]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("modulus", [1, 2, 199, 1200, 4000])
 def test_thousands_of_calls_take_n_log_n_steps(modulus: int) -> None:
-    """Looking at every pair of calls would take eight million; a long run is looked at in a moment."""
+    """Looking at every pair of calls would take eight million; a long run is looked at in a
+    moment.
+    """
     sequence = [n % modulus for n in range(4000)]
 
     steps = _lines_run(lambda: find_repeats(sequence))

@@ -151,7 +151,9 @@ def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> 
 
 
 def test_a_call_is_no_orphan_that_is_told_as_text(home: Home) -> None:
-    """As smolagents writes its history: a call as the assistant's text, its result as the user's."""
+    """As smolagents writes its history: a call as the assistant's text, its result as the
+    user's.
+    """
     message = {
         "role": "assistant",
         "content": "Calling tools:\n[{'id': 'call_1', 'name': 'weather'}]",
@@ -382,7 +384,7 @@ def test_a_verifier_that_could_not_start_does_not_matter_in_a_run_that_succeeds(
     assert findings(home, infrastructure.infrastructure_failure) == []
 
 
-# --- schemas ------------------------------------------------------------------------------------------
+# --- schemas --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
