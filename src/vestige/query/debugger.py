@@ -6,6 +6,8 @@
 
 Each method takes any id (query/ids/resolve.py) and returns an `Answer`: text within a budget,
 or data. It only reads. The findings of a finished run are passed to `keep`, if it is set.
+
+A method imports the module of its query when it is called: a command needs one or two of them.
 """
 
 from __future__ import annotations
@@ -30,50 +32,28 @@ from vestige.limits import (
 from vestige.query import formatting
 from vestige.query.answer import Answer
 from vestige.query.evidence import Evidence, open_run
-from vestige.query.failures.check import (
-    CASE,
-    CaseCause,
-    CheckAnswer,
-    CheckReport,
-    SaveResults,
-    examine,
-    find_all_findings,
-)
-from vestige.query.failures.why import WhyAnswer, find_start_span, why_answer
-from vestige.query.ids.lineage import Family, find_family, find_lineage
 from vestige.query.ids.resolve import Target, Want, find_run, resolve, states_by_index
-from vestige.query.search.filters import parse_filter
-from vestige.query.search.grep import (
-    PARTS,
-    GrepAnswer,
-    GrepOptions,
-    find_runs_with,
-    grep_answer,
-    parse_parts,
-)
-from vestige.query.search.run_list import ListAnswer, ListQuery, is_grouped, list_answer
-from vestige.query.search.run_order import BY_COST, apply_order
-from vestige.query.search.similar_runs import find_last_good
-from vestige.query.search.sql_view import SchemaAnswer, SqlAnswer, schema_answer, sql_answer
-from vestige.query.stats.costs import run_costs
 from vestige.query.text_layout import CommandAnswer
-from vestige.query.trajectory import build_trajectory
-from vestige.query.trajectory.costs import price_steps
-from vestige.query.views.body_view import BodyAnswer, Slice, Which, body_answer, parse_range
-from vestige.query.views.doctor import DoctorAnswer
-from vestige.query.views.lines.tool_arguments import describe_arguments
-from vestige.query.views.notes import NotesAnswer
-from vestige.query.views.overview import OverviewAnswer
-from vestige.query.views.show import PIPE_COLUMNS, ShowAnswer, ShowOptions
-from vestige.query.views.span_view import SpanAnswer, span_answer
-from vestige.record.health import Health
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
 from vestige.store.protocol import RunFilter, Store, Term
 
 if TYPE_CHECKING:
+    from vestige.query.failures.check import CaseCause, CheckAnswer, CheckReport, SaveResults
+    from vestige.query.failures.why import WhyAnswer
     from vestige.query.gate.measurement import Measurement
+    from vestige.query.ids.lineage import Family
     from vestige.query.policy.policy import Policy
+    from vestige.query.search.grep import GrepAnswer
+    from vestige.query.search.run_list import ListAnswer
+    from vestige.query.search.sql_view import SchemaAnswer, SqlAnswer
+    from vestige.query.views.body_view import BodyAnswer, Which
+    from vestige.query.views.doctor import DoctorAnswer
+    from vestige.query.views.notes import NotesAnswer
+    from vestige.query.views.overview import OverviewAnswer
+    from vestige.query.views.show import ShowAnswer
+    from vestige.query.views.span_view import SpanAnswer
+    from vestige.record.health import Health
 
 A = TypeVar("A", bound=CommandAnswer)
 Range = tuple[int, int | None]
@@ -135,6 +115,8 @@ class Debugger:
 
     def _examine(self, run: Run) -> CheckReport:
         """Run the checks on a run."""
+        from vestige.query.failures.check import examine
+
         return examine(self.store, run, self._keep)
 
     def _open(self, id: str | None) -> Evidence:
@@ -161,6 +143,8 @@ class Debugger:
 
     def doctor(self) -> DoctorAnswer:
         """Return where the data is, and whether it is complete."""
+        from vestige.query.views.doctor import DoctorAnswer
+
         if self._health is None:
             raise UsageError("doctor: not a data directory. Run it without a file.")
         return self._placed(DoctorAnswer(self._health()))
@@ -193,18 +177,17 @@ class Debugger:
         `conversation`: the newest run of each. `examine` checks small runs that have not been
         checked, for their top finding. `totals` adds up all runs that match.
         """
+        from vestige.query.search.filters import parse_filter
+        from vestige.query.search.run_list import ListQuery, is_grouped, list_answer
+        from vestige.query.search.run_order import BY_COST, apply_order
+
         since_s = _duration(since)
         _validate_lengths(name=name, conversation=conversation, like=like)
         now_ns = clock.SYSTEM.now_ns()
         terms = parse_filter(filter, now_ns) if filter else ()
-        terms = tuple(
-            msgspec.structs.replace(term, also=find_runs_with(self.store, str(term.value)))
-            if term.key == "text"
-            else term
-            for term in terms
-        )
         if like is not None:
-            terms = (*terms, Term("text", ":", like, also=find_runs_with(self.store, like)))
+            terms = (*terms, Term("text", ":", like))
+        terms = tuple(self._with_hits(term) for term in terms)
         run_filter = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
@@ -234,8 +217,22 @@ class Debugger:
         query = ListQuery(run_filter, limit, cost, options, examine_run, by_cost, reverse, totals)
         return self._placed(list_answer(self.store, query, now_ns))
 
+    def _with_hits(self, term: Term) -> Term:
+        """Add the runs that contain the text to a term `text`."""
+        if term.key != "text":
+            return term
+        from vestige.query.search.grep import find_runs_with
+
+        return msgspec.structs.replace(term, also=find_runs_with(self.store, str(term.value)))
+
     def overview(self, id: str | None = None, *, ids: bool = False) -> OverviewAnswer:
         """Return the summary of a run; `ids` shows the recorded ids of spans."""
+        from vestige.query.ids.lineage import find_lineage
+        from vestige.query.search.similar_runs import find_last_good
+        from vestige.query.stats.costs import run_costs
+        from vestige.query.trajectory.costs import price_steps
+        from vestige.query.views.overview import OverviewAnswer
+
         target = self.resolve(id, "run")
         opened = self._open_run(target.run.id)
         run, by_id = opened.run, opened.spans
@@ -258,6 +255,8 @@ class Debugger:
 
     def notes(self, id: str | None = None) -> NotesAnswer:
         """Return the notes about a run or a span."""
+        from vestige.query.views.notes import NotesAnswer
+
         target = self.resolve(id)
         run = self._open_run(target.run.id).run
         notes = self.store.notes(run.info.id)
@@ -286,18 +285,23 @@ class Debugger:
         to skip. As data, `limit` and `after` count spans and log lines. `ids` adds full ids, and
         `tree` shows the spans on a terminal, too.
         """
+        from vestige.query.views.show import ShowAnswer, ShowOptions
+
         opened = self._open(id)
         run = opened.run
         low, high = (self._seconds(run, edge) for edge in (from_, to))
         options = ShowOptions(errors, fold, type, low, high, depth, limit, after, ids, tree)
         answer = self._placed(ShowAnswer(run, options, id, self.unread))
-        answer.describe = partial(describe_arguments, opened)
+        answer.describe = partial(_describe_arguments, opened)
         if not self.unread:
             answer.steps = partial(self._step_rows, opened, answer)
         return answer
 
     def _step_rows(self, opened: Evidence, answer: ShowAnswer) -> Sequence[tuple[str, str]]:
+        from vestige.query.stats.costs import run_costs
+        from vestige.query.trajectory import build_trajectory
         from vestige.query.views.lines.step_lines import step_rows
+        from vestige.query.views.show import PIPE_COLUMNS
 
         trajectory, report = opened.once(build_trajectory), self._examine(opened.run)
         columns = answer.columns or PIPE_COLUMNS
@@ -338,6 +342,8 @@ class Debugger:
 
         `policy`: also the rules of a policy that the run broke. `ids` shows recorded span ids.
         """
+        from vestige.query.failures.check import CheckAnswer
+
         opened = self._open(id)
         report = self._examine(opened.run)
         if policy is not None:
@@ -357,6 +363,7 @@ class Debugger:
         self, id: str | None = None, *, policy: Policy | None = None, exit_code: int = 0
     ) -> Measurement:
         """Measure an execution for `gate`: a run and the runs that its process opened."""
+        from vestige.query.failures.check import find_all_findings
         from vestige.query.gate.measurement import measure
 
         run_id = self.resolve(id, "run").run.id
@@ -365,6 +372,8 @@ class Debugger:
 
     def _case_causes(self, opened: Evidence, report: CheckReport) -> Mapping[str, CaseCause]:
         """Find the causes of failed test cases, also in runs that the cases started."""
+        from vestige.query.failures.check import CASE
+
         if not any(finding.check == CASE for finding in report.findings):
             return {}
         from vestige.query.failures.case_causes import find_case_causes
@@ -443,6 +452,8 @@ class Debugger:
 
     def span(self, id: str, *, ids: bool = False) -> SpanAnswer:
         """Return one span; `ids` adds its full id."""
+        from vestige.query.views.span_view import span_answer
+
         opened, span = self._span(id)
         answer = self._placed(span_answer(self.store, opened, span.id))
         answer.ids = ids
@@ -463,6 +474,8 @@ class Debugger:
 
         `lines` is `1:40`, both ends included; `bytes` is `0:4000`, the end excluded.
         """
+        from vestige.query.views.body_view import Slice, body_answer
+
         ranges = _range("lines", lines, 1), _range("bytes", bytes, 0)
         selection = Slice(head, *ranges, path, text)
         _, span = self._span(id)
@@ -482,6 +495,8 @@ class Debugger:
 
     def family(self, id: str) -> Family:
         """Return the origin and the forks of a run."""
+        from vestige.query.ids.lineage import find_family
+
         return find_family(self.store, self._open_run(self.resolve(id, "run").run.id).run)
 
     def reproduce(self, id: str, format: str) -> str:
@@ -501,6 +516,9 @@ class Debugger:
         For a run, it starts at the most severe finding, else at the last failure. Without an id,
         it is about the latest run.
         """
+        from vestige.query.failures.check import CASE
+        from vestige.query.failures.why import find_start_span, why_answer
+
         target = self.resolve(id, "span")
         opened, span = self._span_of(target)
         if target.span_id is None:
@@ -521,12 +539,14 @@ class Debugger:
         pattern: str,
         id: str | None = None,
         *,
-        where: str | Sequence[str] = PARTS,
+        where: str | Sequence[str] = "attrs,logs,bodies",
         regex: bool = False,
         ignore_case: bool = False,
         after: str | None = None,
     ) -> GrepAnswer:
         """Search one run, or all runs without an id. `where` is `bodies,attrs,logs`."""
+        from vestige.query.search.grep import GrepOptions, grep_answer, parse_parts
+
         parts = parse_parts(where if isinstance(where, str) else ",".join(where))
         run = self.resolve(id, "run").run if id is not None else None
         options = GrepOptions(regex, ignore_case, parts, after)
@@ -542,10 +562,14 @@ class Debugger:
                 answer = debugger.sql(query, after=after)
             answer.at = f"--on {shlex.quote(on)}"
             return answer
+        from vestige.query.search.sql_view import sql_answer
+
         return self._placed(sql_answer(self.store, query, after))
 
     def schema(self, table: str | None = None) -> SchemaAnswer:
         """Return the tables that `sql` can read, or the columns of one."""
+        from vestige.query.search.sql_view import schema_answer
+
         return self._placed(schema_answer(table))
 
     # --- between runs -----------------------------------------------------------------------
@@ -618,7 +642,9 @@ class Debugger:
 
         `like` is a run: only its group. `filter` and `since` select runs, as for `list`.
         """
+        from vestige.query.failures.check import find_all_findings
         from vestige.query.groups.groups_answer import GroupsQuery, groups_answer
+        from vestige.query.search.filters import parse_filter
 
         now_ns = clock.SYSTEM.now_ns()
         since_s = _duration(since)
@@ -668,10 +694,18 @@ def _validate_lengths(**texts: str | None) -> None:
 def _range(name: str, value: str | Range | None, least: int) -> Range | None:
     if not isinstance(value, str):
         return value
+    from vestige.query.views.body_view import parse_range
+
     try:
         return parse_range(value, least)
     except ValueError as error:
         raise UsageError(f"{name} {value[:40]!r}: {error}.") from error
+
+
+def _describe_arguments(opened: Evidence, span: SpanInfo) -> str:
+    from vestige.query.views.lines.tool_arguments import describe_arguments
+
+    return describe_arguments(opened, span)
 
 
 def _surface_lines(store: Store, run: RunInfo, components: Sequence[str], at: str) -> Sequence[str]:

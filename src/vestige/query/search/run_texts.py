@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vestige.errors import VestigeError
-from vestige.providers.parsing import parse_request, parse_response
 from vestige.query import formatting
-from vestige.query.trajectory.headline import extract_task, make_title
-from vestige.query.trajectory.roles import read_role
 from vestige.record.redaction.output_redaction import redact_text
 from vestige.record.run import BodyRef, RunInfo
 from vestige.store.protocol import RunEnds, RunFilter, Store
@@ -94,7 +91,7 @@ def _read_unknown(store: Store, runs: Sequence[RunInfo]) -> dict[str, RunText]:
         each = ends.get(run.id)
         task = _find_task(each, bodies) if each is not None else ""
         result = _find_result(each, bodies) if each is not None else ""
-        title = _shorten(make_title(task[:20_000])) if task and is_generic(run.name) else None
+        title = _find_title(task) if task and is_generic(run.name) else None
         found[run.id] = RunText(title or None, _shorten(task) or None, _shorten(result) or None)
     return found
 
@@ -117,13 +114,26 @@ def _read_bodies(store: Store, ends: Iterable[RunEnds]) -> dict[int, str]:
         return {}  # A damaged body must not prevent the list; `doctor` reports it.
 
 
+def _find_title(task: str) -> str:
+    from vestige.query.trajectory.headline import make_title
+
+    return _shorten(make_title(task[:20_000]))
+
+
 def _find_task(ends: RunEnds, bodies: Mapping[int, str]) -> str:
     for body in (ends.input, ends.agent_input):
         text = _get_text(body, bodies)
         if text.strip():
+            from vestige.query.trajectory.headline import extract_task
+
             return extract_task(text)
     text = _get_text(ends.request, bodies)
-    request = parse_request(text, None) if text else None
+    if not text:
+        return ""
+    from vestige.providers.parsing import parse_request
+    from vestige.query.trajectory.roles import read_role
+
+    request = parse_request(text, None)
     for message in request.messages if request is not None else ():
         if read_role(message.role) == "user" and message.text.strip():
             return message.text
@@ -135,7 +145,11 @@ def _find_result(ends: RunEnds, bodies: Mapping[int, str]) -> str:
     if text.strip():
         return text
     text = _get_text(ends.response, bodies)
-    response = parse_response(text, None) if text else None
+    if not text:
+        return ""
+    from vestige.providers.parsing import parse_response
+
+    response = parse_response(text, None)
     if response is None:
         return ""
     return response.text or response.error or ""

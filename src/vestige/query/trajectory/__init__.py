@@ -21,7 +21,20 @@ headline.py       one line for a step; the task, the title and the final answer 
 
 from __future__ import annotations
 
-from vestige.query.trajectory.build import build_trajectory
-from vestige.query.trajectory.model import Action, Item, Step, Trajectory
+from typing import TYPE_CHECKING
+
+from vestige._runtime.import_hooks import lazy_exports
+
+if TYPE_CHECKING:
+    from vestige.query.trajectory.build import build_trajectory
+    from vestige.query.trajectory.model import Action, Item, Step, Trajectory
 
 __all__ = ["Action", "Item", "Step", "Trajectory", "build_trajectory"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "build_trajectory": "vestige.query.trajectory.build",
+        **dict.fromkeys(("Action", "Item", "Step", "Trajectory"), "vestige.query.trajectory.model"),
+    },
+)
