@@ -19,7 +19,6 @@ from vestige.query.views.debug_surfaces import (
     parse_surface,
     surface_lines,
     surfaces,
-    surfaces_of,
 )
 from vestige.recorder import Recorder
 from vestige.store.protocol import RunFilter
@@ -175,15 +174,6 @@ def test_a_store_gives_the_latest_of_each_component(home: Home) -> None:
         ("audit", "second"),
         ("billing", "second"),
     ]
-
-
-def test_lines_at_hand_give_the_same(recorded: Home) -> None:
-    """For a run that was read from a file."""
-    with opened(recorded) as store:
-        logs = [log for run in store.run_ids() for log in store.load_run(run).logs]
-        found = surfaces(store)
-
-    assert surfaces_of(logs) == found != []
 
 
 def test_an_overview_offers_it_only_for_what_is_under_investigation(recorded: Home) -> None:

@@ -32,7 +32,6 @@ _SHORT = 500
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_CONTROL_KEPT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 class TextSanitizer:

@@ -76,13 +76,6 @@ class SchemaId(msgspec.Struct, frozen=True):
     minor: Natural
 
 
-class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From a section of `artifacts` to the file that holds it."""
-
-    path: str
-    schema: str | UnsetType | None = UNSET
-
-
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
     """One file of the bundle. `bundle.json` itself is not listed."""
 
@@ -109,7 +102,7 @@ class Bundle(msgspec.Struct, frozen=True):
     counts: Counts
     git: Git
     artifacts: dict[str, Any]
-    """Section to `Ref`, or to a name of one: layout.REFS has those that must be there."""
+    """The file of each section, or names of several: `constants` has those that must be there."""
     files: list[FileEntry]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,8 +26,7 @@ from vestige.query import formatting
 from vestige.query.budget import TOKENS_MAX, fit_lines
 from vestige.query.ids.resolve import resolve
 from vestige.query.text_layout import CommandAnswer
-from vestige.record.run import LogInfo, RunInfo
-from vestige.record.types import OWN_COMPONENT
+from vestige.record.run import RunInfo
 from vestige.store.protocol import Store
 
 ATTRIBUTE = "surface"
@@ -55,17 +54,6 @@ def surfaces(store: Store, run: RunInfo | None = None) -> list[Surface]:
         surface = parse_surface(value)
         if surface is not None:
             found.setdefault(surface.component, surface)
-    return [found[name] for name in sorted(found)]
-
-
-def surfaces_of(logs: Iterable[LogInfo]) -> list[Surface]:
-    """Return the surfaces among log records in memory, such as those of a run from a file."""
-    found: dict[str, Surface] = {}
-    for log in logs:
-        if log.component == OWN_COMPONENT and ATTRIBUTE in log.attributes:
-            surface = parse_surface(log.attributes[ATTRIBUTE])
-            if surface is not None:
-                found[surface.component] = surface
     return [found[name] for name in sorted(found)]
 
 

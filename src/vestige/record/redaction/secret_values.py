@@ -24,8 +24,6 @@ WORD: Final = 1
 WEAK: Final = 2
 STRONG: Final = 3
 
-_ARROW = r"->|=>|::|\(\)|\|\||&&|=="
-
 
 def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
@@ -83,9 +81,7 @@ _EXPRESSION: Final = (
     r"|\$[A-Za-z_]\w*.*|[\[({].*|[A-Za-z_][\w.]*<.*|(?:null|undefined|string|number|None)\|.*"
 )
 _IDENTIFIER: Final = r"[A-Za-z_$][\w$]*"
-_LETTERS: Final = r"[^\W\d_]+"
 _PIECE: Final = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
-_PROSE_PIECE: Final = r"[^\W_]+"
 _DIGIT_INSIDE: Final = r"[A-Za-z][0-9]+[A-Za-z]"
 _KNOWN_NUMBERED: Final = (
     r"(?i)(?:sha|md|utf|base|oauth|http|ipv|v|x|s|ec|k|es|rs|hs|ps|p|i|u|int|uint|float|aes|rsa"

@@ -47,12 +47,14 @@ from vestige.store.sqlite.ingest import external_spans, remote_writers
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 from vestige.store.sqlite.read import (
     change_feed,
+    findings,
     hourly,
     outline_rows,
     related_spans,
     run_ends,
     run_loader,
     search,
+    span_lookup,
     sql_sandbox,
     stats,
 )
@@ -200,13 +202,13 @@ class SqliteReader(SqliteConnection):
         return related_spans.read_debug_surfaces(self._connection, run_ids, limit)
 
     def find_spans(self, id_or_prefix: str) -> Sequence[SpanRef]:
-        return search.find_spans(self._connection, id_or_prefix)
+        return span_lookup.find_spans(self._connection, id_or_prefix)
 
     def find_attribute(self, value: str, limit: int = 20) -> Sequence[SpanRef]:
-        return search.find_attribute(self._connection, value, limit)
+        return span_lookup.find_attribute(self._connection, value, limit)
 
     def links_to(self, run_id: str, span_id: str) -> Sequence[tuple[SpanRef, str | None]]:
-        return search.links_to(self._connection, run_id, span_id)
+        return span_lookup.links_to(self._connection, run_id, span_id)
 
     def find_previous_span(self, run_id: str, type: str, name: str) -> tuple[str, str] | None:
         return related_spans.find_previous_span(self._connection, run_id, type, name)
@@ -310,7 +312,7 @@ class SqliteReader(SqliteConnection):
         return notes.summarize_notes(self._connection, run_ids)
 
     def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
-        return search.check_results(self._connection, run_ids)
+        return findings.check_results(self._connection, run_ids)
 
     def sizes(self) -> StoreSizes:
         counts = {

@@ -20,7 +20,7 @@ from vestige.store.sqlite import database_file, notes, retention
 from vestige.store.sqlite.connection import SqliteConnection, convert_error, converts_errors
 from vestige.store.sqlite.ingest import remote_writers
 from vestige.store.sqlite.ingest.batch_ingest import Ingest
-from vestige.store.sqlite.read import search
+from vestige.store.sqlite.read import findings
 
 
 @converts_errors
@@ -149,7 +149,7 @@ class SqliteWriter(SqliteConnection):
 
     def store_findings(self, run: RunInfo, results: Sequence[CheckResult]) -> None:
         with self._transaction() as connection:
-            search.store_findings(connection, run, results)
+            findings.store_findings(connection, run, results)
 
     def add_note(self, note: Note, tenant: str | None = None) -> bool:
         with self._transaction() as connection:

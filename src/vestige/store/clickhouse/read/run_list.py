@@ -17,6 +17,7 @@ from vestige.record.types import MODEL_CALL_TYPES
 from vestige.store.clickhouse.client import Client
 from vestige.store.clickhouse.current import View
 from vestige.store.protocol import ConversationInfo, RunFilter, RunPage, RunSort, Term
+from vestige.store.run_row import to_run_info
 
 RUNS_SEARCHED_MAX: Final = 20_000
 ROWS_SEARCHED_MAX: Final = 2_000_000
@@ -113,30 +114,6 @@ def search_runs(client: Client, view: View, run_filter: RunFilter) -> RunPage:
         return RunPage(runs)
     newest_first = run_filter.sort == "started" and not run_filter.ascending
     return RunPage(runs, bound[2], f"r{bound[1]}" if newest_first else None)
-
-
-def to_run_info(row: Sequence[Any]) -> RunInfo:
-    return RunInfo(
-        id=row[0],
-        short_id=f"r{row[1]}",
-        name=row[2] or "?",
-        outcome=row[3],
-        started_ns=row[4],
-        ended_ns=row[5],
-        duration_ns=row[6],
-        last_ns=row[7],
-        span_count=row[8],
-        log_count=row[9],
-        error_count=row[10],
-        conversation_id=row[11],
-        component=row[12],
-        input_tokens=row[13],
-        output_tokens=row[14],
-        pinned=bool(row[15]),
-        implicit=bool(row[16]),
-        process_run=row[17],
-        missing_count=row[18],
-    )
 
 
 def find_runs(client: Client, view: View, id_or_prefix: str) -> list[RunInfo]:

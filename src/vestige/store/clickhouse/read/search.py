@@ -18,12 +18,12 @@ import msgspec
 from vestige.errors import UsageError
 from vestige.limits import MIB
 from vestige.record.redaction.stream_redaction import spell
-from vestige.store.cancellation import check_cancelled
 from vestige.store.clickhouse.client import Client
 from vestige.store.clickhouse.current import View
 from vestige.store.clickhouse.read.bodies import read_bodies
 from vestige.store.clickhouse.read.spans import SPAN_REF, to_span_ref
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, SpanRef
+from vestige.store.search_steps import collect_hits
 
 AROUND: Final = 60
 MATCH_MAX: Final = 80
@@ -59,7 +59,6 @@ def search(
     client: Client, view: View, query: SearchQuery, after: str | None, limit: int
 ) -> SearchResult:
     """Return up to `limit` hits in a fixed order, and a cursor if the search is not complete."""
-    first_part, last = _parse_cursor(after, query)
     run = None
     if query.run_id is not None:
         source = view.current("runs", "run_id = {run_id:String}")
@@ -68,29 +67,7 @@ def search(
             return SearchResult([], None, "")
         run = rows[0][0]
     scan = _Scan(client, view, query, run)
-    hits: list[Hit] = []
-    for part in query.parts[query.parts.index(first_part) :]:
-        iter_part = scan.iter_bodies if part == "bodies" else scan.iter_rows
-        for cursor, hit in iter_part(part, last if part == first_part else None):
-            check_cancelled()
-            if hit is not None:
-                hits.append(hit)
-                if len(hits) >= limit:
-                    return SearchResult(hits, cursor, f"{limit} hits")
-            elif scan.is_over():
-                return SearchResult(hits, cursor, scan.format_limit())
-    return SearchResult(hits, None, "")
-
-
-def _parse_cursor(after: str | None, query: SearchQuery) -> tuple[str, int | None]:
-    if after is None:
-        return query.parts[0], None
-    part, _, number = after.partition(":")
-    if part not in query.parts or not number.isdecimal():
-        raise UsageError(
-            f"--after {after!r}: not a cursor of this search. Use the cursor of its last answer."
-        )
-    return part, int(number[:18])
+    return collect_hits(scan, query, after, limit)
 
 
 class _Scan:

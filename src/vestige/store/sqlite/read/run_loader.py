@@ -21,6 +21,7 @@ from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInf
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.protocol import ConversationInfo, RunFilter, RunPage, Term
+from vestige.store.run_row import to_run_info
 from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, CanonicalIds
 from vestige.store.sqlite.read import filter_sql
 
@@ -70,7 +71,7 @@ def search_runs(
         f" ORDER BY {column} {direction}, r.id {direction} LIMIT ?",
         (*values, limit),
     )
-    runs = [_run_info(row) for row in rows]
+    runs = [to_run_info(row) for row in rows]
     if bound is None:
         return RunPage(runs)
     newest_first = run_filter.sort == "started" and not run_filter.ascending
@@ -97,7 +98,7 @@ def find_runs(connection: sqlite3.Connection, id_or_prefix: str) -> list[RunInfo
     rows = connection.execute(
         f"SELECT {_RUN_COLUMNS} FROM runs r WHERE {where} ORDER BY r.id LIMIT 50", values
     )
-    found = [_run_info(row) for row in rows]
+    found = [to_run_info(row) for row in rows]
     exact = [run for run in found if run.id == text]
     return exact or found
 
@@ -108,7 +109,7 @@ def find_run(connection: sqlite3.Connection, run_id: str, *, with_logs: bool = T
     row = execute(f"SELECT {_RUN_COLUMNS} FROM runs r WHERE run_id = ?", (run_id,)).fetchone()
     if row is None:
         return None
-    info, number = _run_info(row), row[1]
+    info, number = to_run_info(row), row[1]
     writers = _Writers(connection)
     spans = in_order(_span_infos(connection, info.short_id, number, writers))
     if with_logs:
@@ -260,30 +261,6 @@ FROM logs l WHERE l.run = ?
 _LINKS = """
 SELECT span_id, target_run, target_span, reason FROM links WHERE run = ? ORDER BY rowid
 """
-
-
-def _run_info(row: Sequence[Any]) -> RunInfo:
-    return RunInfo(
-        id=row[0],
-        short_id=f"r{row[1]}",
-        name=row[2] or "?",
-        outcome=row[3],
-        started_ns=row[4],
-        ended_ns=row[5],
-        duration_ns=row[6],
-        last_ns=row[7],
-        span_count=row[8],
-        log_count=row[9],
-        error_count=row[10],
-        conversation_id=row[11],
-        component=row[12],
-        input_tokens=row[13],
-        output_tokens=row[14],
-        pinned=bool(row[15]),
-        implicit=bool(row[16]),
-        process_run=row[17],
-        missing_count=row[18],
-    )
 
 
 def _span_info(

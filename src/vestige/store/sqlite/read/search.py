@@ -1,10 +1,9 @@
-"""Search a store for ids, attribute values and text; read and store findings.
+"""Search the attributes, log messages and bodies of a store for a text.
 
-Nothing here writes except `store_findings`, in the caller's transaction. Text is searched in the
-deduplicated pieces and short bodies, each once. A hit then refers to the first body and span
-that contain it. So a message that a hundred requests repeat is one hit, and so is a tiny text in
-many packs. Text across two pieces cannot be found: across two messages, or across each MiB of a
-longer one.
+Text is searched in the deduplicated pieces and short bodies, each once. A hit then refers to the
+first body and span that contain it. So a message that a hundred requests repeat is one hit, and so
+is a tiny text in many packs. Text across two pieces cannot be found: across two messages, or across
+each MiB of a longer one.
 
 A search may take long, so it reads row ids in steps: newest first in a store, oldest first in
 a run. It stops at a limit of rows or bytes, with a cursor (`bodies:4711`) that stays valid while
@@ -15,21 +14,17 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from vestige.errors import UsageError
 from vestige.limits import MIB
-from vestige.record.finding import Finding
 from vestige.record.redaction.stream_redaction import spell
-from vestige.record.run import RunInfo
-from vestige.store.cancellation import check_cancelled
 from vestige.store.compression import decompress
-from vestige.store.protocol import CheckResult, Hit, SearchQuery, SearchResult, SpanRef
+from vestige.store.protocol import Hit, SearchQuery, SearchResult, SpanRef
+from vestige.store.search_steps import collect_hits
 from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, PackReader, find_packed, find_time
+from vestige.store.sqlite.read.span_lookup import SPAN_REF, to_span_ref
 
 AROUND = 60
 """Characters shown on each side of a match."""
@@ -48,138 +43,23 @@ _ROWS_PER_PIECE = 20
 _BYTES_PER_ROW = 512
 """A piece of a body counts as 20 rows, and as one more for each 512 bytes."""
 
-PREFIX_MIN = 4
-"""Shorter prefixes of span ids match too many spans."""
-
 _ROWS_PER_STEP = 20_000
 _PIECES_PER_STEP = 64
 _OWNERS_MAX = 200
 """Bodies for which an owner is searched."""
-
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_finding = msgspec.json.Decoder(Finding).decode
-
-_SPAN_REF = "r.run_id, s.span_id, r.id, s.number, s.type, s.name"
-
-
-def _span_ref(row: Sequence[Any]) -> SpanRef:
-    run_id, span_id, run, number, span_type, name = row[:6]
-    if span_id is None or number is None:
-        return SpanRef(run_id, None, f"r{run}", "run", name or "?")
-    return SpanRef(run_id, span_id, f"r{run}.s{number}", span_type, name)
-
-
-# --- ids ------------------------------------------------------------------------------------
-
-
-def find_spans(connection: sqlite3.Connection, text: str) -> list[SpanRef]:
-    text = text.strip().lower()
-    run, dot, number = text.partition(".s")
-    values: tuple[int | str, ...]
-    if dot and run[:1] == "r" and run[1:].isdecimal() and number.isdecimal():
-        where, values = "s.run = ? AND s.number = ?", (int(run[1:][:18]), int(number[:18]))
-    elif len(text) >= PREFIX_MIN:
-        where, values = "s.span_id >= ? AND s.span_id < ?", (text, text + "\U0010ffff")
-    else:
-        return []
-    rows = connection.execute(
-        # Spans are indexed by run, then by id: all runs are looked through, not all spans.
-        f"SELECT {_SPAN_REF} FROM runs r CROSS JOIN spans s ON s.run = r.id WHERE {where}"
-        " ORDER BY s.id LIMIT 50",
-        values,
-    )
-    found = [_span_ref(row) for row in rows]
-    return [ref for ref in found if ref.span_id == text] or found
-
-
-def find_attribute(connection: sqlite3.Connection, value: str, limit: int) -> list[SpanRef]:
-    """Return spans with exactly this value of any attribute, newest first.
-
-    A model call has the ids of its tool calls as attributes (`tool_call.0.id`). It is left out
-    if the span of the tool call itself is found.
-    """
-    text = msgspec.json.encode(value).decode()
-    forms = (value, text) if value.isdecimal() else (text,)
-    found: dict[tuple[str, str | None], SpanRef] = {}
-    callers: set[tuple[str, str | None]] = set()
-    for table in ("spans", "logs"):
-        for row in connection.execute(
-            _ATTRIBUTE[table].format(" OR ".join([_HAS] * len(forms))), forms
-        ):
-            ref = _span_ref(row)
-            keys = [key for key, each in _decode(row[6]).items() if str(each) == value]
-            if keys:
-                found.setdefault((ref.run_id, ref.span_id), ref)
-                if all(key.startswith(_TOOL_CALL) for key in keys):
-                    callers.add((ref.run_id, ref.span_id))
-            if len(found) >= limit:
-                break
-    if len(callers) < len(found):
-        found = {key: ref for key, ref in found.items() if key not in callers}
-    return list(found.values())
-
-
-_TOOL_CALL = "tool_call."
-_HAS = "instr(x.attributes, ?) > 0"
-_ATTRIBUTE = {
-    "spans": "SELECT r.run_id, x.span_id, r.id, x.number, x.type, x.name, x.attributes"
-    " FROM spans x JOIN runs r ON r.id = x.run WHERE {} ORDER BY x.id DESC",
-    "logs": "SELECT r.run_id, x.span_id, r.id, s.number, s.type, coalesce(s.name, r.name),"
-    " x.attributes FROM logs x JOIN runs r ON r.id = x.run"
-    " LEFT JOIN spans s ON s.span_id = x.span_id AND s.run = x.run WHERE {} ORDER BY x.id DESC",
-}
-
-
-def links_to(
-    connection: sqlite3.Connection, run_id: str, span_id: str
-) -> list[tuple[SpanRef, str | None]]:
-    rows = connection.execute(
-        f"SELECT {_SPAN_REF}, l.reason FROM links l JOIN runs r ON r.id = l.run"
-        " JOIN spans s ON s.run = l.run AND s.span_id = l.span_id"
-        " WHERE l.target_span = ? AND coalesce(l.target_run, r.run_id) = ?"
-        " ORDER BY l.rowid LIMIT 50",
-        (span_id, run_id),
-    )
-    return [(_span_ref(row), row[6]) for row in rows]
-
-
-# --- text -----------------------------------------------------------------------------------
 
 
 def search(
     connection: sqlite3.Connection, query: SearchQuery, after: str | None, limit: int
 ) -> SearchResult:
     """Return up to `limit` hits in a fixed order, and a cursor if the search is not complete."""
-    first_part, last = _parse_cursor(after, query)
     run = None
     if query.run_id is not None:
         (run,) = connection.execute(
             "SELECT id FROM runs WHERE run_id = ?", (query.run_id,)
         ).fetchone()
     scan = _Scan(connection, query, run)
-    hits: list[Hit] = []
-    for part in query.parts[query.parts.index(first_part) :]:
-        iter_part = scan.iter_bodies if part == "bodies" else scan.iter_rows
-        for cursor, hit in iter_part(part, last if part == first_part else None):
-            check_cancelled()
-            if hit is not None:
-                hits.append(hit)
-                if len(hits) >= limit:
-                    return SearchResult(hits, cursor, f"{limit} hits")
-            elif scan.is_over():
-                return SearchResult(hits, cursor, scan.format_limit())
-    return SearchResult(hits, None, "")
-
-
-def _parse_cursor(after: str | None, query: SearchQuery) -> tuple[str, int | None]:
-    if after is None:
-        return query.parts[0], None
-    part, _, number = after.partition(":")
-    if part not in query.parts or not number.isdecimal():
-        raise UsageError(
-            f"--after {after!r}: not a cursor of this search. Use the cursor of its last answer."
-        )
-    return part, int(number[:18])
+    return collect_hits(scan, query, after, limit)
 
 
 @dataclass(slots=True)
@@ -219,7 +99,7 @@ class _Scan:
                 if match is not None:
                     cursor = f"{part}:{row[7]}"
                     name = "attrs" if is_attrs else "log"
-                    yield cursor, _hit(cursor, _span_ref(row), name, row[6], match, None, 1, 0)
+                    yield cursor, _hit(cursor, to_span_ref(row), name, row[6], match, None, 1, 0)
             self.seen_rows += 0 if self.run is not None else values[1] - values[0]
             yield f"{part}:{end}", None
 
@@ -342,9 +222,9 @@ class _Scan:
         values = {"run": self.run, "at": at_ns, "body": body}
         row = self.connection.execute(_OWNER_SPAN.format(runs), values).fetchone()
         if row is not None:
-            return _span_ref(row), "input" if row[6] == body else "output"
+            return to_span_ref(row), "input" if row[6] == body else "output"
         row = self.connection.execute(_OWNER_LOG.format(runs), values).fetchone()
-        return (_span_ref(row), "log body") if row is not None else None
+        return (to_span_ref(row), "log body") if row is not None else None
 
 
 def _build_prefilter(query: SearchQuery, columns: Sequence[str]) -> tuple[str, list[str]]:
@@ -443,7 +323,7 @@ UNION ALL SELECT id, first_ns, last_ns, 0 FROM bodies WHERE id = ?1 AND codec IS
 ORDER BY 2, 1
 """
 _OWNER_SPAN = f"""
-SELECT {_SPAN_REF}, s.input_body FROM spans s JOIN runs r ON r.id = s.run
+SELECT {SPAN_REF}, s.input_body FROM spans s JOIN runs r ON r.id = s.run
 WHERE {{}} AND (s.input_body = :body OR s.output_body = :body) ORDER BY s.id LIMIT 1
 """
 _OWNER_LOG = """
@@ -451,43 +331,3 @@ SELECT r.run_id, t.span_id, r.id, t.number, t.type, coalesce(t.name, r.name)
 FROM logs s JOIN runs r ON r.id = s.run LEFT JOIN spans t ON t.span_id = s.span_id AND t.run = s.run
 WHERE {} AND s.body = :body ORDER BY s.id LIMIT 1
 """
-
-
-# --- findings -------------------------------------------------------------------------------
-
-
-def check_results(
-    connection: sqlite3.Connection, run_ids: Sequence[str]
-) -> Mapping[str, Sequence[CheckResult]]:
-    results_of_runs: dict[str, dict[str, CheckResult]] = {}
-    rows = connection.execute(
-        "SELECT r.run_id, f.check_name, f.check_version, f.finding FROM findings f"
-        " JOIN runs r ON r.id = f.run WHERE r.run_id IN (SELECT value FROM json_each(?))"
-        " ORDER BY f.rowid",
-        (msgspec.json.encode(list(run_ids)).decode(),),
-    )
-    for run_id, name, version, text in rows:
-        results = results_of_runs.setdefault(run_id, {})
-        result = results.setdefault(name, CheckResult(name, version, []))
-        if text is not None:
-            result.findings.append(_decode_finding(text))  # type: ignore[attr-defined]  # a list
-    return {run_id: list(results.values()) for run_id, results in results_of_runs.items()}
-
-
-def store_findings(
-    connection: sqlite3.Connection, run: RunInfo, results: Sequence[CheckResult]
-) -> None:
-    """Replace the stored results of a run, in the caller's transaction."""
-    row = connection.execute(
-        "SELECT id FROM runs WHERE run_id = ? AND last_ns = ? AND span_count = ? AND log_count = ?"
-        " AND error_count = ? AND outcome = ?",
-        (run.id, run.last_ns, run.span_count, run.log_count, run.error_count, run.outcome),
-    ).fetchone()
-    if row is None:
-        return  # the run has changed since it was read, or was deleted
-    connection.execute("DELETE FROM findings WHERE run = ?", row)
-    rows = []
-    for result in results:
-        findings = [msgspec.json.encode(each).decode() for each in result.findings]
-        rows += [(row[0], result.name, result.version, text) for text in findings or (None,)]
-    connection.executemany("INSERT INTO findings VALUES (?, ?, ?, ?)", rows)
