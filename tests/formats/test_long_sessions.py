@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 
 from support.commands import vestige
+from support.programs import WAIT_S
+from vestige._runtime import clock
+from vestige.errors import UnreadableError
+from vestige.store.open import open_store
+from vestige.transfer.background_import import import_in_background
+from vestige.transfer.open_source import open_as_home
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 TURNS = 60
@@ -66,3 +72,31 @@ def test_the_overview_of_a_very_long_session_says_that_it_is_partial(
     assert f"steps ({TURNS}" in complete.stdout
     assert "partial: only the beginning was read" in partial.stdout
     assert f"steps ({TURNS}" not in partial.stdout
+
+
+@pytest.mark.slow
+def test_the_viewer_of_a_long_session_has_its_beginning_and_then_the_rest(session: Path) -> None:
+    before = session.stat()
+    with open_as_home(str(session)) as (home, is_lasting):
+        assert not is_lasting
+        deadline = clock.monotonic() + WAIT_S
+        count, outcome = 0, ""
+        while outcome != "ok" and clock.monotonic() < deadline:
+            with open_store(home.store, readonly=True) as store:
+                run = store.load_run(SESSION)
+            assert len(run.spans) >= count
+            count, outcome = len(run.spans), run.info.outcome
+        assert (count, outcome) == (1 + 2 * TURNS, "ok")
+    assert not home.root.exists()
+    after = session.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+@pytest.mark.slow
+def test_a_long_session_that_cannot_be_read_is_an_error_of_the_viewer(session: Path) -> None:
+    session.unlink()
+    with (
+        pytest.raises(UnreadableError, match="no such file"),
+        import_in_background(session),
+    ):
+        pass

@@ -10,11 +10,13 @@ import pytest
 
 from support.agent_logs import DATA
 from support.mutations import mutate
-from vestige.errors import VestigeError
+from vestige.errors import UnreadableError, VestigeError
 from vestige.formats import get_format
+from vestige.limits import MIB
 from vestige.store.open import open_store
 from vestige.transfer import import_path
 from vestige.transfer.import_runs import find_format
+from vestige.transfer.temp_store import load_runs
 
 SAMPLES = [
     "claude_code/projects",
@@ -120,3 +122,25 @@ def test_invalid_utf_8_beside_a_session_is_not_an_error(
     reader = get_format(sample.partition("/")[0])
     for run in reader.find_runs(target):
         assert list(reader.read_run(run).records)
+
+
+def test_a_session_without_a_complete_entry_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "5a3a2b1c-0000-4000-8000-000000000001.jsonl"
+    path.write_bytes(b'{"type":"user","sessionId":"x","message":"' + b"a" * 100_000)
+    with pytest.raises(UnreadableError, match="last line is incomplete"):
+        load_runs(path)
+
+
+def test_a_compressed_rollout_has_a_largest_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vestige._runtime.zstd import zstd
+
+    monkeypatch.setattr("vestige.formats.line_reader.DECOMPRESSED_FILE_MAX", 2 * MIB)
+    rollout = next((DATA / "codex/sessions").rglob("*.jsonl"))
+    bomb = tmp_path / f"{rollout.name}.zst"
+    bomb.write_bytes(zstd.compress(rollout.read_bytes() + bytes(40 * MIB)))
+    with open_store(tmp_path / "store.db") as store:
+        (result,) = import_path(store, bomb)
+    assert result.run_id is None
+    assert "too large (expected at most 2 MiB when decompressed)" in str(result.problems[-1])

@@ -22,7 +22,7 @@ import msgspec
 
 from vestige.errors import UnreadableError
 from vestige.formats.protocol import Problem
-from vestige.limits import EVENT_LINE_MAX, PROBLEMS_MAX
+from vestige.limits import DECOMPRESSED_FILE_MAX, EVENT_LINE_MAX, MIB, PROBLEMS_MAX
 
 if TYPE_CHECKING:
     from backports.zstd import ZstdFile
@@ -76,12 +76,20 @@ class _Decompressed:
         self._decompressed = decompressed
         self._file = file
         self._path = path
+        self._size = 0
 
     def read(self, size: int = -1) -> bytes:
         from vestige._runtime.zstd import zstd
 
         try:
-            return self._decompressed.read1(size)
+            data = self._decompressed.read1(size)
+            self._size += len(data)
+            if self._size > DECOMPRESSED_FILE_MAX:
+                limit = f"{DECOMPRESSED_FILE_MAX // MIB} MiB"
+                raise UnreadableError(
+                    f"{self._path}: too large (expected at most {limit} when decompressed)."
+                )
+            return data
         except EOFError:  # the file ends within a frame
             return b""
         except (zstd.ZstdError, ValueError) as error:

@@ -29,6 +29,7 @@ from vestige.limits import COPY_MAX
 from vestige.query.debugger import Debugger
 from vestige.query.formatting import single_line
 from vestige.settings import find_store
+from vestige.transfer.background_import import import_in_background, is_long_source
 from vestige.transfer.compressed_file import decompress, is_compressed
 from vestige.transfer.import_runs import find_format
 from vestige.transfer.temp_store import (
@@ -114,7 +115,10 @@ def split_source(text: str) -> tuple[str, str]:
 
 @contextmanager
 def open_as_home(text: str) -> Iterator[tuple[Home, bool]]:
-    """Yield a home with the runs at a path, for the server, and whether it is permanent."""
+    """Yield a home with the runs at a path, for the server, and whether it is permanent.
+
+    The home of a long file has its beginning, and gets the rest while it is shown.
+    """
     path = Path(split_source(text)[0])
     if path.is_dir() and _is_home(path):
         yield get_home(path), True
@@ -125,6 +129,10 @@ def open_as_home(text: str) -> Iterator[tuple[Home, bool]]:
         with tempfile.TemporaryDirectory(prefix="vestige-") as folder:
             home = Home(Path(folder))
             home.store.symlink_to(path.absolute())
+            yield home, False
+        return
+    if is_long_source(path):
+        with import_in_background(path) as home:
             yield home, False
         return
     with open_path(path) as debugger:

@@ -58,8 +58,9 @@ def _import_runs(store: Store, path: Path, problems: list[Problem]) -> list[str]
     results = list(import_path(store, path))
     problems.extend(problem for result in results for problem in result.problems)
     run_ids = [result.run_id for result in results if result.run_id is not None]
-    if not run_ids:
-        # The last problem is the fatal one. Earlier problems were only skipped.
+    if not any(store.has_run(run_id) for run_id in run_ids):
+        # The last problem is the fatal one. Earlier problems were only skipped. A session of which
+        # no entry can be read has an id, and no records.
         reasons = [str(result.problems[-1]) for result in results if result.problems]
         raise UnreadableError(reasons[0] if reasons else f"{path}: contains no run.")
     return run_ids

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -138,9 +140,13 @@ def _launch(files: ExitStack, key: str, port: int, page: str) -> str:
 def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
     """Yield the home to serve, the URL fragment, and whether it has journals to import."""
     from vestige.transfer import is_source, open_path
+    from vestige.transfer.background_import import is_long_source
     from vestige.transfer.open_source import open_as_home
 
     if id is not None and is_source(id):
+        if is_long_source(Path(id)):
+            size = os.path.getsize(id) // 1_000_000
+            click.echo(f"Reading {id} ({size} MB). Pages show what has been read so far.", err=True)
         with open_as_home(id) as (found, lasting), _readable(found) as (place, lasts):
             with open_path(place) as debugger:
                 runs = debugger.list(limit=2).runs
@@ -190,7 +196,6 @@ def _open(address: str) -> bool:
 
 def has_browser() -> bool:
     """Return whether this is an interactive terminal with a graphical browser."""
-    import os
 
     from vestige.server.viewer_assets import is_built
 
