@@ -12,13 +12,34 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 PAGES_MAX = 20
+BODY_MAX = 60_000
+"""Characters of a comment. GitHub accepts 65,536."""
 
 
 def main(path: Path) -> None:
+    """Write the comment. What fails is a warning: the gate itself decides about the change."""
+    if not path.exists():
+        print(f"::warning title=Vestige gate::{path}: there is no report to comment.")
+        return
     body = path.read_text(encoding="utf-8")
+    if len(body) > BODY_MAX:
+        body = f"{body[:BODY_MAX]}\n\n(truncated: the log of the step has all of it)\n"
+    try:
+        write_comment(body)
+    except (URLError, TimeoutError, ValueError) as error:
+        print(
+            f"::warning title=Vestige gate::the comment was not written ({error})."
+            " The token needs the permission `pull-requests: write`; pull requests from forks do"
+            " not have it."
+        )
+
+
+def write_comment(body: str) -> None:
+    """Update the comment of this gate, or add it."""
     marker = body.partition("\n")[0]
     api = os.environ.get("GITHUB_API_URL", "https://api.github.com")
     repository = f"{api}/repos/{os.environ['GITHUB_REPOSITORY']}"

@@ -86,3 +86,45 @@ def test_an_unknown_reason_to_ignore_is_a_usage_error(home: Home, agent: Path) -
 
     assert result.returncode == 2 and "no reason has this code" in result.stderr
     assert "the agent's output" not in result.stdout, "nothing was run"
+
+
+@pytest.mark.slow
+def test_a_report_that_cannot_be_written_is_found_before_the_trials(
+    home: Home, agent: Path, tmp_path: Path
+) -> None:
+    for option in ("--save", "--junit", "--markdown"):
+        result = _gate(home, agent, option, str(tmp_path / "missing" / "file"))
+
+        assert result.returncode == 2 and "cannot be written" in result.stderr
+        assert "the agent's output" not in result.stdout
+
+
+SUITE = """
+import os
+
+def test_always_fails():
+    assert 1 == 2
+
+def test_depends():
+    assert not os.environ.get("BAD"), "it got worse"
+"""
+
+
+@pytest.mark.slow
+def test_recorded_suites_are_compared_by_their_paths(home: Home, tmp_path: Path) -> None:
+    """A test that failed before does not fail the gate."""
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    options = ("-q", "-p", "no:cacheprovider", "--vestige-suite", "desk")
+    for name, bad in (("old", ""), ("new", "1")):
+        command = [sys.executable, "-m", "pytest", *options, f"--vestige-bundle={name}"]
+        env = {"PATH": "/usr/bin:/bin", "BAD": bad}
+        subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=120)
+    (old,) = (tmp_path / "old" / "desk").iterdir()
+    (new,) = (tmp_path / "new" / "desk").iterdir()
+
+    same = _gate(home, tmp_path, "--baseline", str(old), "--runs", str(old))
+    worse = _gate(home, tmp_path, "--baseline", str(old), "--runs", str(new))
+
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert worse.returncode == 1 and worse.stdout.count("✕ new-failure") == 1
+    assert "it got worse" in worse.stdout and f"vestige overview r1 --home {new}" in worse.stdout

@@ -73,6 +73,25 @@ def test_the_comment_is_written_once_and_then_updated(tmp_path: Path) -> None:
     ]
 
 
+def test_a_comment_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    """The report may be missing, and the token of a fork may not comment."""
+    env = {
+        **os.environ,
+        "GITHUB_API_URL": "http://127.0.0.1:9",
+        "GITHUB_REPOSITORY": "team/agent",
+        "NUMBER": "7",
+        "TOKEN": "of-the-workflow",
+    }
+    report = tmp_path / "gate.md"
+    for message in ("there is no report", "the comment was not written"):
+        script = [sys.executable, str(ROOT / "tools" / "update_comment.py"), str(report)]
+        done = subprocess.run(script, env=env, capture_output=True, text=True, timeout=60)
+        report.write_text("<!-- vestige-gate -->\n### Gate failed\n")
+
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("::warning title=Vestige gate::") and message in done.stdout
+
+
 @pytest.mark.slow
 def test_the_script_of_the_action_runs_the_gate(home: Home, tmp_path: Path) -> None:
     """Empty inputs are no options, and a failing command fails the step."""

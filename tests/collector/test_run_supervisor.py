@@ -12,12 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+import vestige
 from support.programs import ReadRuns, RunProgram
 from vestige.collector import run_supervisor
-from vestige.collector.loop import hold
+from vestige.collector.loop import catch_up, hold
 from vestige.home import Home
 from vestige.query.views.show import stamps
 from vestige.record.run import Run
+from vestige.recorder import Recorder
 from vestige.store.protocol import RunFilter
 
 VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--")
@@ -456,3 +458,15 @@ def test_the_run_of_a_command_is_listed_if_its_program_worked_outside_of_its_run
         listed = collector.store.list_runs(RunFilter())
 
     assert {run.name for run in listed} == {"inside", "live.py"}
+
+
+def test_the_run_of_the_command_is_numbered_before_that_of_vestige_run(home: Home) -> None:
+    """Whichever journal is imported first: the guides name r1."""
+    with Recorder(home, crash_hooks=False) as recorder:
+        run = recorder.run("agent.py", attributes={"command": ["python", "agent.py"]})
+        run.end()
+    catch_up(home)
+
+    with vestige.open(home) as debugger:
+        listed = {each.id: each.short_id for each in debugger.list(everything=True).runs}
+    assert listed[run.run_id] == "r1" and len(listed) == 2

@@ -116,7 +116,8 @@ def test_a_fork_answers_from_the_record_up_to_its_step_and_a_changed_prompt_deci
         command = record(home, AGENT, server)
         third = calls_in(home)[2].span.short_id
         server.seen.clear()
-        plain = vestige_command(home, "replay", "r1", "--until", third, *command)
+        own_id = third.partition(".")[2]  # Of the run that is forked, not of the latest one.
+        plain = vestige_command(home, "replay", "r1", "--until", own_id, *command)
         plain_sent = len(server.seen)
         server.seen.clear()
         change = ("--set", "messages[0].content=be careful")
@@ -130,6 +131,13 @@ def test_a_fork_answers_from_the_record_up_to_its_step_and_a_changed_prompt_deci
         )
         second_sent = [json.loads(each.body) for each in server.seen]
         second_run = latest_replay(home)
+        misspelt = vestige_command(
+            home, "replay", "r1", "--until", third, "--set", "tempreature=0", *command
+        )
+        program = home.root.parent / "program.py"
+        program.write_text(AGENT.replace("careless", "cautious"), encoding="utf-8")
+        other = vestige_command(home, "replay", "r1", "--until", third, *command)
+        program.write_text(AGENT, encoding="utf-8")
 
     assert (plain.returncode, plain_sent) == (1, 3), plain.stderr
     assert "replayed 2 of 2 recorded calls before" in plain.stderr
@@ -137,6 +145,9 @@ def test_a_fork_answers_from_the_record_up_to_its_step_and_a_changed_prompt_deci
     assert fork.stdout == "m: be careful / step 3\n"
     assert second.stdout == "other: be careful / step 3\n", second.stderr
     assert [each["model"] for each in second_sent] == ["other"] * 2
+    assert "--set tempreature: the request does not have it, so it is added" in misspelt.stderr
+    assert "first difference at byte" in other.stderr
+    assert "The program asks something else than in the recording" in other.stderr
     # Without the provider: both forks are answered from their records.
     for run, stdout in ((fork_run, fork.stdout), (second_run, second.stdout)):
         again = vestige_command(home, "replay", run.short_id, *command)

@@ -14,7 +14,7 @@ from support.provider_server import Server
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.wire.replaying.propose_rules import propose
-from vestige.wire.replaying.rules import normalize, parse_rules
+from vestige.wire.replaying.rules import find_unused, normalize, parse_rules
 from wire.test_replay import vestige_command
 
 UUIDS = ("123e4567-e89b-12d3-a456-426614174000", "00000000-1111-4222-8333-444444444444")
@@ -104,7 +104,16 @@ def test_another_question_is_never_proposed(after: bytes) -> None:
     proposal = propose(body("refund 120"), after, [])
 
     assert proposal.rules == []
+    assert proposal.is_another_request
     assert len(proposal.lines()) >= 2
+
+
+def test_a_path_that_a_request_does_not_have_is_named() -> None:
+    """`uid` is a path, and probably a misspelt `uuid`."""
+    rules = parse_rules(["uid", "uuid", "messages[*].content", "messages[3].content", "/x/"])
+
+    assert find_unused(body("a"), rules) == ["uid", "messages[3].content"]
+    assert find_unused(b"no JSON", rules) == []
 
 
 AGENT = """
@@ -128,6 +137,9 @@ def test_a_replay_proposes_the_command_with_which_it_works(home: Home) -> None:
     proposed = "vestige replay r1 --ignore time --ignore uuid -- "
     again = vestige_command(home, "replay", "r1", "--ignore", "time", "--ignore=uuid", *command)
     wrong = vestige_command(home, "replay", "r1", "--ignore", "a b", *command)
+    other = vestige_command(
+        home, "replay", "r1", "--until", "s3", "--ignore", "uid", *command[:3], server.url + "/v2"
+    )
 
     assert first.stdout == "400\n"
     assert "replayed 0 of 1" in first.stderr
@@ -136,6 +148,7 @@ def test_a_replay_proposes_the_command_with_which_it_works(home: Home) -> None:
     assert "replayed 1 of 1" in again.stderr
     assert wrong.returncode == 2
     assert "not a rule" in wrong.stderr
+    assert "--ignore uid: this request does not have it" in other.stderr
 
 
 def test_items_in_another_order_are_named_and_never_proposed() -> None:

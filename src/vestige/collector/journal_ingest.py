@@ -25,7 +25,7 @@ from vestige.home import Home
 from vestige.journal.reader import read_lines
 from vestige.limits import BODY_MAX, MIB
 from vestige.record.codec import parse_lines
-from vestige.record.types import BodyInfo
+from vestige.record.types import AnyRecord, BodyInfo, SpanOpen
 from vestige.store.protocol import Position, Store
 
 
@@ -37,6 +37,9 @@ class IngestCounts:
     malformed: int = 0
     files_done: int = 0
 
+
+COMMAND_WITHIN = 8
+"""First records of a journal in which the run of a command is searched."""
 
 OnJournal = Callable[[int, int], None]
 """Called with the number of journals that are imported, and of all."""
@@ -88,6 +91,7 @@ def _ingest_file(
 def _ingest_lines(store: Store, position: Position, data: bytes, counts: IngestCounts) -> None:
     with pause_gc():
         records, malformed = parse_lines(data)
+        _move_command_first(records)
         refused: set[str] = set()
         while True:
             try:
@@ -103,6 +107,17 @@ def _ingest_lines(store: Store, position: Position, data: bytes, counts: IngestC
                 malformed += len(records) - len(accepted)
                 records = accepted
     counts.malformed += malformed
+
+
+def _move_command_first(records: list[AnyRecord]) -> None:
+    """Let the run of a command get its number before that of `vestige run` itself.
+
+    Otherwise the number depends on which journal is imported first.
+    """
+    for at, record in enumerate(records[:COMMAND_WITHIN]):
+        if isinstance(record, SpanOpen) and record.type == "run" and "command" in record.attributes:
+            records.insert(0, records.pop(at))
+            return
 
 
 def _finish(home: Home, store: Store, position: Position, path: Path, counts: IngestCounts) -> None:

@@ -87,3 +87,29 @@ def test_a_planted_change_fails_with_its_code(
     assert status == 1 and code in codes
     ignored = [word for each in codes for word in ("--ignore", each)]
     assert desk.gate(run, *options, *ignored) == (0, [])
+
+
+def test_a_new_failure_beside_a_known_one_fails(home: Home, tmp_path: Path) -> None:
+    """The known failure is the leading one, as in a suite with a test that always fails."""
+
+    def record(*failing: str) -> str:
+        with Recorder(home, crash_hooks=False) as recorder, recorder.run("suite") as run:
+            for name in ("first", "second"):
+                case = run.span(name, "tool")
+                error = AssertionError(f"{name} is wrong") if name in failing else None
+                case.end(error=error)
+        catch_up(home)
+        return run.run_id
+
+    before, same, worse = record("first"), record("first"), record("first", "second")
+    saved = tmp_path / "baseline.json"
+    vestige("gate", "--runs", before, "--save", saved, "--home", home.root)
+
+    passed, failed = (
+        vestige("gate", "--runs", run, "--baseline", saved, "--home", home.root)
+        for run in (same, worse)
+    )
+
+    assert passed.exit_code == 0, passed.stdout
+    assert failed.exit_code == 1 and "second is wrong" in failed.stdout
+    assert "first is wrong" not in failed.stdout

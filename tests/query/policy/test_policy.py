@@ -90,8 +90,20 @@ def test_a_run_that_keeps_the_policy_has_no_finding_of_it(home: Home, run: str) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"[limits]\ntokens = 'many'", "p.toml: limits.tokens: Expected `int | null`, got `str`"),
-        (b"[tool]\ndeny = []", "p.toml: Object contains unknown field `tool`"),
+        (b"[limits]\ntokens = 'many'", "p.toml: limits.tokens: is a text (expected a whole number"),
+        (
+            b"[limits]\ntokens = -5",
+            "p.toml: limits.tokens: out of range (expected a whole number, 0",
+        ),
+        (b"[tools]\ndeny = 'x'", "p.toml: tools.deny: is a text (expected a list)"),
+        (
+            b"[tool]\ndeny = []",
+            "p.toml: unknown key tool (expected tools, arguments, models, hosts",
+        ),
+        (b"[tools]\ndenny = []", "p.toml: tools: unknown key denny (expected allow, deny, require"),
+        (b"[[arguments]]\ntool = 'x'", "p.toml: arguments[0]: the key path is missing"),
+        (b"[[arguments]]\ntool = 'x'\npath = 'y'", "arguments of x: no condition on y"),
+        (b"", "p.toml: no rules (expected at least one of tools"),
         (b"[tools", "p.toml: not valid TOML"),
         (b"\xff", "p.toml: not valid TOML"),
         (b"[[arguments]]\ntool = 'x'\npath = 'y'\nmatches = '('", "is not a regular expression"),

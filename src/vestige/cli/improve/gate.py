@@ -15,6 +15,9 @@ from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home, policy_option
 from vestige.errors import UsageError
 
+RUNS_MAX = 200
+"""Runs of a bundle or an export that are measured."""
+
 if TYPE_CHECKING:
     from vestige.query.gate.gate_answer import GateAnswer
     from vestige.query.gate.measurement import Measurement
@@ -31,11 +34,12 @@ if TYPE_CHECKING:
   vestige gate --baseline 'name:triage is:ok' -- python agent.py    compare with recorded runs
   vestige gate --policy policy.toml -- python agent.py              only check a policy
   vestige gate --baseline baseline.json --runs 'since:1h'           gate runs that are recorded
+  vestige gate --baseline suite/old --runs suite/new                compare two recorded suites
 """,
     exits="0 passed, 1 failed, 2 usage or run not found, 3 baseline or store unreadable",
 )
 @click.option(
-    "--baseline", metavar="FILE|RUNS", help="A baseline file, or ids or a filter of runs."
+    "--baseline", metavar="FILE|RUNS", help="A baseline file; or ids, a filter or a path of runs."
 )
 @policy_option
 @click.option(
@@ -103,15 +107,17 @@ def gate(
             f"--ignore {unknown}: no reason has this code"
             " (expected one such as more-time, new-tool or policy/argument)."
         )
+    _check_folders(save, junit, markdown)
     before = _read_baseline(home, baseline) if baseline else []
     if command:
         executed = _run_trials(home, command, trials, quiet=as_json)
         ids, codes = [run_id for run_id, _ in executed], [code for _, code in executed]
+        measured, at = _measure(home, ids, policy, codes)
     else:
-        ids, codes = _find_ids(home, runs or ""), None
-    measured = _measure(home, ids, policy, codes)
+        measured, at = _measure_selected(home, runs or "", policy)
     reasons = [each for each in find_reasons(measured, before) if each.code not in ignore]
     answer = GateAnswer(measured, before, reasons)
+    answer.at = at
     if save is not None:
         write_baseline(save, measured)
     _write_reports(answer, junit, markdown)
@@ -152,28 +158,53 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 def _read_baseline(home: Home, text: str) -> list[Measurement]:
     from vestige.query.gate.measurement import read_baseline
+    from vestige.transfer import is_source
 
     path = Path(text)
-    if path.is_file() or path.suffix == ".json":
+    if (path.is_file() and not is_source(text)) or (path.suffix == ".json" and not path.exists()):
         return read_baseline(path).runs
-    return _measure(home, _find_ids(home, text), None)
+    return _measure_selected(home, text, None)[0]
 
 
-def _find_ids(home: Home, text: str) -> list[str]:
+def _measure_selected(
+    home: Home, text: str, policy: Policy | None
+) -> tuple[list[Measurement], str]:
+    """Measure recorded runs: ids, a filter, or the path of a bundle, an export or a suite.
+
+    Return also the options with which other commands read the same store.
+    """
     from vestige.query.search.run_groups import find_group
+    from vestige.store.protocol import RunFilter
+    from vestige.transfer import is_source
 
-    with open_debugger(home) as (debugger, _):
-        return find_group(debugger.store, text.split(), verb="gate")[0]
+    path = text if is_source(text) else None
+    with open_debugger(home, path) as (debugger, _):
+        if path is None:
+            ids = find_group(debugger.store, text.split(), verb="gate")[0]
+        else:
+            ids = [run.id for run in debugger.store.list_runs(RunFilter(limit=RUNS_MAX))]
+        return [debugger.measure(run_id, policy=policy) for run_id in ids], debugger.at
 
 
 def _measure(
-    home: Home, ids: Sequence[str], policy: Policy | None, codes: Sequence[int] | None = None
-) -> list[Measurement]:
+    home: Home, ids: Sequence[str], policy: Policy | None, codes: Sequence[int]
+) -> tuple[list[Measurement], str]:
     with open_debugger(home) as (debugger, _):
-        return [
+        measured = [
             debugger.measure(run_id, policy=policy, exit_code=code)
-            for run_id, code in zip(ids, codes or [0] * len(ids), strict=True)
+            for run_id, code in zip(ids, codes, strict=True)
         ]
+        return measured, debugger.at
+
+
+def _check_folders(*paths: Path | None) -> None:
+    """Raise before the trials, which may be expensive, if a report cannot be written."""
+    for path in paths:
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise UsageError(
+                f"{path}: cannot be written (expected a file in an existing folder)."
+                " Create the folder."
+            )
 
 
 def _write_reports(answer: GateAnswer, junit: Path | None, markdown: Path | None) -> None:

@@ -172,6 +172,7 @@ def _replay(invocation: _Invocation) -> _Outcome:
             plan = make_plan(
                 debugger, invocation.id, invocation.until, invocation.sets, invocation.ignore
             )
+            _note_additions(plan)
             write_script(script, read_lines(debugger, plan), plan.settings)
             if invocation.tools == "recorded":
                 write_tools(script, read_tools(debugger, plan))
@@ -196,6 +197,16 @@ def _replay(invocation: _Invocation) -> _Outcome:
         if invocation.tools == "recorded":
             _report_tools(plan, read_use(script))
     return _Outcome(code, run_id, reached)
+
+
+def _note_additions(plan: Plan) -> None:
+    """Print which changes add a value: the path may be misspelt."""
+    from vestige.wire.replaying.request_changes import MISSING
+
+    for change in plan.settings.changes:
+        if change.before == MISSING:
+            line = f"vestige: --set {change.name}: the request does not have it, so it is added."
+            click.echo(line, err=True)
 
 
 def _run_trials(invocation: _Invocation, count: int) -> int:
@@ -257,6 +268,14 @@ def _report_tools(plan: Plan, use: ToolUse) -> None:
         lines[0] += f" Not in the recording: {_join_names(use.unknown)}."
     if use.ran:
         lines.append(f"these tools ran: {_join_names(use.ran)}.")
+    answered = set(use.answered)
+    unused = [span.name for span in plan.tools if span.id not in answered]
+    unused = [name for name in unused if name not in (*use.unknown, *use.ran)]
+    if unused:
+        lines.append(
+            f"the program did not ask for the results of {_join_names(unused)}: it did not call"
+            " them, or they ran without a hook (the tracing of some frameworks can be off)."
+        )
     if plan.inferred_tools:
         names = _join_names(plan.inferred_tools)
         lines.append(
@@ -308,14 +327,25 @@ def _show_difference(first: Entry, count: int, invocation: _Invocation) -> None:
         _show_proposal(before, first.body, invocation)
 
 
+_OTHER_REQUEST = (
+    "The program asks something else than in the recording. Run the version that was recorded, and"
+    " change it from a step on with --until and --set. --ignore PATH leaves out a value that does"
+    " not matter."
+)
+
+
 def _show_proposal(before: str, after: str, invocation: _Invocation) -> None:
     """Print where the bodies differ, and the command that ignores it."""
     from vestige.wire.replaying.propose_rules import propose
-    from vestige.wire.replaying.rules import parse_rules
+    from vestige.wire.replaying.rules import find_unused, parse_rules
 
     rules = parse_rules(invocation.ignore)
     proposal = propose(before.encode(errors="replace"), after.encode(errors="replace"), rules)
     for line in proposal.lines():
         click.echo(f"  {line}", err=True)
+    for rule in find_unused(before.encode(errors="replace"), rules):
+        click.echo(f"  --ignore {rule}: this request does not have it", err=True)
     if proposal.rules:
         click.echo(f"To ignore it: {invocation.with_rules(proposal.rules)}", err=True)
+    elif proposal.is_another_request:
+        click.echo(_OTHER_REQUEST, err=True)

@@ -33,6 +33,9 @@ LEVEL = "replay.level"
 _REQUESTS_MAX = 4
 """Requests after a tool call that are searched for its result."""
 
+_SPAN = re.compile(r"s\d+")
+"""A span of the run that is replayed."""
+
 Changes = tuple[tuple[Change, ...], ...]
 
 
@@ -148,8 +151,8 @@ def _find_fork(
     debugger: Debugger, until: str, runs: Sequence[Run], calls: Sequence[SpanInfo]
 ) -> SpanInfo:
     """Return the call of a span, or the first that began after the span did."""
-    target = debugger.resolve(until, "span")
     name = runs[0].info.short_id
+    target = debugger.resolve(f"{name}.{until}" if _SPAN.fullmatch(until) else until, "span")
     if target.run.id not in {run.info.id for run in runs} or target.span_id is None:
         raise NotFoundError(f"--until {until}: not a span of {name}. See `vestige show {name}`.")
     spans = {span.id: span for run in runs for span in run.spans}

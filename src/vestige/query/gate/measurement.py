@@ -7,7 +7,7 @@ a repository can contain one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +15,14 @@ import msgspec
 
 from vestige.errors import UnreadableError
 from vestige.query.evidence import Evidence
+from vestige.query.failures.check import find_chains
 from vestige.query.failures.top_findings import Examine
 from vestige.query.groups.failure_groups import find_failure
-from vestige.query.groups.signature import Signature
+from vestige.query.groups.signature import Signature, find_signature
 from vestige.query.policy.activity import read_activity
 from vestige.query.policy.policy import Policy
 from vestige.query.policy.violations import find_violations
+from vestige.record.run import Run
 from vestige.store.protocol import RunFilter, Store
 
 VERSION: Final = 1
@@ -67,7 +69,9 @@ def measure(
     opened = [open_run(info.id) for info in family]
     activities = [evidence.once(read_activity) for evidence in opened]
     tools = Counter(call.name for activity in activities for call in activity.tool_calls)
-    failures = [find_failure(evidence.run, examine) for evidence in opened]
+    found = {each for evidence in opened for each in _find_failures(evidence.run, examine)}
+    # A process that ended with an error adds nothing to the failure of a run that it opened.
+    explained = {each for each in found if each.error or each.text}
     reports = [examine(evidence.run) for evidence in opened]
     violations = [
         (violation.rule, violation.message)
@@ -83,7 +87,7 @@ def measure(
         duration_s=max((activity.duration_s for activity in activities), default=0.0),
         tools=dict(sorted(tools.items())),
         hosts=sorted({host for activity in activities for host in activity.hosts}),
-        failures=sorted({failure.signature for failure in failures if failure is not None}),
+        failures=sorted(explained or found),
         loops=sorted(
             {
                 finding.message
@@ -95,6 +99,19 @@ def measure(
         violations=violations,
         exit_code=exit_code,
     )
+
+
+def _find_failures(run: Run, examine: Examine) -> Iterator[Signature]:
+    """Return the signatures of a run's failure and of each other chain of errors or warnings.
+
+    A new failure must not be hidden by a known one that leads, as in a suite with two bad tests.
+    """
+    failure = find_failure(run, examine)
+    if failure is not None:
+        yield failure.signature
+    for chain in find_chains(run, examine(run).findings):
+        if chain[0].severity != "hint":
+            yield find_signature(run, chain[0])
 
 
 def read_baseline(path: Path) -> Baseline:

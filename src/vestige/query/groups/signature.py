@@ -38,7 +38,8 @@ class Signature:
     kind: str
     """The kind of the leading finding, or the outcome of a run without one."""
     subject: str
-    """Type and name of the failed span: `tool get_rate`."""
+    """Type and name of the failed span: `tool get_rate`. Of a model call, only the type: its name
+    is that of an API, or of an agent, which may differ from task to task."""
     error: str
     """Class of the innermost exception; empty if there is none."""
     text: str
@@ -72,13 +73,19 @@ def find_signature(run: Run, finding: Finding | None) -> Signature:
     frame = find_own_frame(stack)
     return Signature(
         kind=finding.kind if finding is not None else run.info.outcome,
-        subject=normalize(f"{span.type} {span.name}") if span is not None else "",
+        subject=_name_subject(span),
         error=str(error or "").rpartition(".")[2],
         text=normalize(text),
         place=f"{frame.file.replace(chr(92), '/').rpartition('/')[2]} in {frame.function}"
         if frame is not None
         else "",
     )
+
+
+def _name_subject(span: SpanInfo | None) -> str:
+    if span is None:
+        return ""
+    return span.type if span.type == "llm" else normalize(f"{span.type} {span.name}")
 
 
 def normalize(text: str) -> str:

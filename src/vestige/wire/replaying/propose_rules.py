@@ -50,6 +50,11 @@ class Proposal(msgspec.Struct, frozen=True):
     differences: list[Difference]
     rules: list[str]
 
+    @property
+    def is_another_request(self) -> bool:
+        """Whether a difference is neither a generated value nor an order."""
+        return any(not each.kinds for each in self.differences)
+
     def lines(self) -> list[str]:
         """Render the differences for a person."""
         lines = [f"first difference at byte {self.offset}"]

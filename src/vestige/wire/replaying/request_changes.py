@@ -116,7 +116,8 @@ def _parse_value(name: str, equals: str, text: str, before: str) -> Any:
         try:
             text = Path(text[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--set {name}: {text[1:]}: cannot be read ({error}).") from None
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise UsageError(f"--set {name}: {text[1:]}: cannot be read ({reason}).") from None
     is_json = equals == ":="
     if not is_json and before.startswith('"'):
         return text

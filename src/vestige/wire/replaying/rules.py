@@ -101,6 +101,15 @@ def normalize_text(text: str, rules: list[Rule]) -> str:
     return text
 
 
+def find_unused(body: bytes, rules: list[Rule]) -> list[str]:
+    """Return the path rules that match nothing in a body: they may be misspelt."""
+    try:
+        data = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return []
+    return [rule.text for rule in rules if rule.path and not _replace(data, rule.path)]
+
+
 def _replace_paths(body: bytes, rules: list[Rule]) -> bytes:
     if not rules:
         return body
@@ -113,7 +122,8 @@ def _replace_paths(body: bytes, rules: list[Rule]) -> bytes:
     return msgspec.json.encode(data)
 
 
-def _replace(data: Any, path: tuple[Step, ...]) -> None:
+def _replace(data: Any, path: tuple[Step, ...]) -> bool:
+    """Replace the values at a path. Return whether there are any."""
     step, rest = path[0], path[1:]
     if isinstance(data, dict):
         keys: list[Any] = list(data) if step == ANY else [step] if step in data else []
@@ -121,9 +131,12 @@ def _replace(data: Any, path: tuple[Step, ...]) -> None:
         in_range = isinstance(step, int) and step < len(data)
         keys = list(range(len(data))) if step == ANY else [step] if in_range else []
     else:
-        return
+        return False
+    is_found = False
     for key in keys:
         if rest:
-            _replace(data[key], rest)
+            is_found = _replace(data[key], rest) or is_found
         else:
             data[key] = "<ignored>"
+            is_found = True
+    return is_found
