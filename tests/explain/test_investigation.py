@@ -14,7 +14,14 @@ import pytest
 from support.commands import vestige, vestige_json, vestige_process
 from support.provider_server import Reply, Server
 from support.refund_desk import record_desk
-from support.scripted_investigator import ScriptedInvestigator, Step, claim, query, report
+from support.scripted_investigator import (
+    Query,
+    ScriptedInvestigator,
+    Step,
+    claim,
+    query,
+    report,
+)
 from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.errors import ModelError
@@ -382,6 +389,42 @@ def test_a_report_as_text_is_accepted(desk: Home) -> None:
     code, _ = explain(desk, script("openai", text))
 
     assert code == 0
+
+
+@pytest.mark.parametrize("call_id", ["", None, 7])
+def test_tool_calls_without_a_usable_id_are_answered(desk: Home, call_id: object) -> None:
+    """Compatible servers send calls without ids; each answer needs one that is sent back."""
+
+    def calls(*queries: Query) -> Reply:
+        found = [
+            {
+                "id": call_id,
+                "type": "function",
+                "function": {"name": each.tool, "arguments": json.dumps(each.arguments)},
+            }
+            for each in queries
+        ]
+        message = {"role": "assistant", "content": None, "tool_calls": found}
+        usage = {"prompt_tokens": 2_000, "completion_tokens": 50}
+        data = {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
+        return Reply(body=json.dumps(data).encode())
+
+    model = script("openai", calls(query("check", id="r3")), calls(*report(WRONG_ORDER)))
+
+    code, data = explain(desk, model)
+
+    assert code == 0, data["investigation"]
+    answer, result = model.requests[1]["messages"][-2:]
+    assert answer["tool_calls"][0]["id"] == result["tool_call_id"] != ""
+
+
+def test_an_answer_of_another_api_is_described_and_not_quoted(desk: Home) -> None:
+    text = "data: the run succeeded\n\n"
+    for body, found in ((text.encode(), "not a JSON object"), (b'{"x": 1}', "another shape")):
+        _, data = explain(desk, script("openai", Reply(body=body)))
+
+        stopped = data["investigation"]["stopped"]
+        assert found in stopped and "Check --api" in stopped and "succeeded" not in stopped
 
 
 def refused(status: int, message: str = "slow down", **headers: str) -> Reply:

@@ -30,7 +30,7 @@ def test_the_guide_from_a_failed_run_to_a_fix_holds(home: Home, tmp_path: Path) 
     never = threading.Event()
 
     def reply(seen: Seen) -> Reply:
-        """Answer; in the last step not after the refund, so that the program waits until it ends."""
+        """Answer; in the last step not after the refund, so the program is still there to stop."""
         if is_slow and len(json.loads(seen.body)["messages"]) == 6:
             return Reply(gate=never)
         return answer(seen)

@@ -144,6 +144,8 @@ def _openai_messages(message: ChatMessage) -> list[dict[str, Any]]:
 def parse_turn(api: Api, data: Mapping[str, Any]) -> Turn | None:
     """Parse an answer. None: it does not have the shape of this API."""
     answer = _find_answer(api, data)
+    if api == "openai" and answer is not None:  # with the ids of `answer`
+        data = {**data, "choices": [{**data["choices"][0], "message": answer}]}
     response = None if answer is None else parse_response(json.dumps(data), api)
     if answer is None or response is None or response.error:
         return None
@@ -170,8 +172,19 @@ def _find_answer(api: Api, data: Mapping[str, Any]) -> dict[str, Any] | None:
     calls, content = message.get("tool_calls"), message.get("content")
     if calls and not _is_objects(calls):
         return None
-    answer = {"role": "assistant", "content": content if isinstance(content, str) else ""}
-    return {**answer, "tool_calls": calls} if calls else answer
+    text = content if isinstance(content, str) else ""
+    refusal = message.get("refusal")
+    if not text and not calls and isinstance(refusal, str):
+        text = refusal
+    answer = {"role": "assistant", "content": text}
+    return {**answer, "tool_calls": _name_calls(calls)} if calls else answer
+
+
+def _name_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give tool calls an id where a compatible server sends none, or a number."""
+    return [
+        {**call, "id": str(call.get("id") or f"call_{number}")} for number, call in enumerate(calls)
+    ]
 
 
 def _is_objects(value: Any) -> bool:

@@ -12,7 +12,7 @@ only read this run (explain/scope.py), and the report contains only checked clai
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from vestige.explain.chat_shapes import (
     parse_turn,
 )
 from vestige.explain.claims import CheckedClaims, Claim, RejectedClaim, check_claims
+from vestige.explain.endpoint import Api
 from vestige.explain.scope import Scope
 from vestige.explain.spending import Spending, estimate_tokens
 from vestige.explain.tools import REPORT, call_tool, list_tools
@@ -182,7 +183,7 @@ class _Loop:
         usage = Usage() if turn is None else turn.usage
         self._spending.add(_split(request), usage, output_max)
         if turn is None:
-            return self._nudge_or_stop("the answer does not have the shape of the API")
+            return self._nudge_or_stop(_describe_shape(self._client.endpoint.api, data))
         return turn
 
     def _nudge_or_stop(self, problem: str) -> Turn | None:
@@ -334,6 +335,13 @@ def _describe_rejected(checked: CheckedClaims) -> str:
         f"{accepted}Rejected:\n" + "\n".join(rows) + "\nCall `report` once more with corrected"
         " claims only, or with none of them if they cannot be proved."
     )
+
+
+def _describe_shape(api: Api, data: Mapping[str, Any]) -> str:
+    """Return what is wrong with an answer that has another shape, without quoting it."""
+    expected = "a list `content`" if api == "anthropic" else "`choices` with a `message`"
+    found = "it has another shape" if data else "it is not a JSON object"
+    return f"the answer is not one of the {api} API: {found} (expected {expected}). Check --api"
 
 
 def _encode(request: dict[str, Any]) -> bytes:
