@@ -24,6 +24,8 @@ from vestige.home import Home
 from vestige.process_writer import PARENT_VARIABLE
 from vestige.proxy.program_streams import ProgramStreams
 from vestige.proxy.upstream import find_parent, parse_parent
+from vestige.settings import find_home
+from vestige.wire.replaying.player import SCRIPT_VARIABLE
 
 _START_S = 10.0
 _END_S = 10.0
@@ -68,6 +70,8 @@ class RunProxy:
         self._env[PARENT_VARIABLE] = env[PARENT_VARIABLE]
         self._env["VESTIGE_HOME"] = env["VESTIGE_HOME"]
         self._env["VESTIGE_SUPERVISOR"] = env["VESTIGE_SUPERVISOR"]
+        if SCRIPT_VARIABLE in env:
+            self._env[SCRIPT_VARIABLE] = env[SCRIPT_VARIABLE]
         env = {**env, FOLDER_VARIABLE: str(folder)}
         if needed:
             if self._prints:
@@ -187,3 +191,11 @@ class RunProxy:
             shutil.rmtree(self._folder, ignore_errors=True)
             os.close(self._lock)
             self._folder = None
+
+
+def make_proxy(home: Home, *, prints: bool = True) -> RunProxy | None:
+    """Return the proxy for programs that are not Python, unless the settings turn it off."""
+    _, settings = find_home(home)
+    if not settings.wire or not settings.proxy:
+        return None
+    return RunProxy(home, os.environ, prints=prints and settings.prints)

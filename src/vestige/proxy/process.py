@@ -32,6 +32,7 @@ from vestige.recorder import Recorder
 from vestige.settings import read_settings
 from vestige.wire.capture import capture_http
 from vestige.wire.outgoing_request import SpanContext
+from vestige.wire.replaying.player import SCRIPT_VARIABLE, Player
 
 _POLL_S = 0.5
 _DRAIN_S = 1.0
@@ -75,15 +76,14 @@ async def _serve(
     hosts = [*read_settings(recorder.home).proxy_hosts, *find_hosts(env)]
     token = SYSTEM.writer_id()
     authority = RunAuthority()
-    server = ProxyServer(
-        recorder._emitter,
-        authority,
-        HostRules(hosts),
-        Upstream(env),
-        token,
-        find_bases(env),
-        recording,
-    )
+    rules, bases = HostRules(hosts), find_bases(env)
+    upstream = Upstream(env)
+    script = env.get(SCRIPT_VARIABLE)
+    if script:
+        from vestige.proxy.replay import ReplayUpstream
+
+        upstream = ReplayUpstream(env, rules, bases, Player(script), recorder._emitter)
+    server = ProxyServer(recorder._emitter, authority, rules, upstream, token, bases, recording)
     listener = await server.start()
     variables = make_variables(env, folder, authority.pem, server.port, token)
     partial = folder / "partial.json"

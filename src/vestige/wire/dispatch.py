@@ -58,7 +58,7 @@ def begin(request: OutgoingRequest, within: SpanContext | None = None) -> Exchan
         return None
     emitter: Emitter | None = None
     try:
-        endpoint = _find_endpoint(policy, request)
+        endpoint = find_recorded_endpoint(policy, request)
         if endpoint is None:
             return None
         # It may open the run of a request.
@@ -117,7 +117,7 @@ def find_span_context(policy: Policy) -> SpanContext | None:
     return SpanContext(emitter, emitter.process_run_id, emitter.process_span_id, "agent")
 
 
-def _find_endpoint(policy: Policy, request: OutgoingRequest) -> Endpoint | None:
+def find_recorded_endpoint(policy: Policy, request: OutgoingRequest) -> Endpoint | None:
     """Return the endpoint to record the request as. None: it is not recorded."""
     if not policy.allows(request.host, request.path):
         return None

@@ -159,6 +159,7 @@ def _replay(invocation: _Invocation) -> _Outcome:
     from vestige.boot import boot_environment
     from vestige.cli.record.replay_script import make_plan, read_lines, read_tools
     from vestige.collector.run_supervisor import run_command
+    from vestige.proxy.launch import make_proxy
     from vestige.transfer import open_path
     from vestige.wire.replaying.player import SCRIPT_VARIABLE, read_report, write_script
     from vestige.wire.replaying.rules import parse_rules
@@ -187,6 +188,7 @@ def _replay(invocation: _Invocation) -> _Outcome:
             name,
             lambda run_id, ok: ended.append(run_id),
             attributes=plan.attributes(),
+            proxy=make_proxy(home),
         )
         entries = read_report(script)
         run_id = ended[0] if ended else ""

@@ -16,7 +16,6 @@ from vestige.home import is_default
 from vestige.limits import END_LINE_S
 
 if TYPE_CHECKING:
-    from vestige.proxy.launch import RunProxy
     from vestige.query.watch.watcher import WatchRules
 
 
@@ -76,25 +75,15 @@ def run(
     """
     from vestige.boot import boot_environment
     from vestige.collector.run_supervisor import run_command
+    from vestige.proxy.launch import make_proxy
 
     env = boot_environment(os.environ, wire=not no_wire, logs=not no_logs, prints=not no_prints)
     summary = not quiet and sys.stderr is not None and sys.stderr.isatty()
     then = partial(_print_summary, home) if summary else None
     rules = _read_rules(max_cost, policy)
     guard = partial(_find_reason, home, rules) if rules else None
-    proxy = None if no_wire else _make_proxy(home, prints=not no_prints)
+    proxy = None if no_wire else make_proxy(home, prints=not no_prints)
     sys.exit(run_command(home, command, env, name, then, guard, proxy=proxy))
-
-
-def _make_proxy(home: Home, *, prints: bool) -> RunProxy | None:
-    """Return the proxy for programs that are not Python, unless the settings turn it off."""
-    from vestige.proxy.launch import RunProxy
-    from vestige.settings import find_home
-
-    _, settings = find_home(home)
-    if not settings.wire or not settings.proxy:
-        return None
-    return RunProxy(home, os.environ, prints=prints and settings.prints)
 
 
 def _read_rules(max_cost: float | None, policy: Path | None) -> WatchRules | None:

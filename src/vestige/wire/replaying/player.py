@@ -158,6 +158,9 @@ def read_report(path: str) -> list[Entry]:
 class Player:
     """Answers requests from a script, using each line once."""
 
+    obstacle = "its body is streamed or compressed, and a fork cannot send it"
+    """Why a request cannot be sent that `answer` is asked for without `can_send`."""
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
@@ -269,7 +272,7 @@ class Player:
         else:  # It runs beside the call at which the run is forked.
             changed = body
         if not can_send:
-            reason = "its body is streamed or compressed, and a fork cannot send it"
+            reason = self.obstacle
             self._report(
                 Entry(span_id, True, request.method, target_of(request.url), "", True, reason)
             )
