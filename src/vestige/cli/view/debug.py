@@ -48,7 +48,7 @@ REFUSED_SHOWN = 20
     type=click.Choice(VIEWS),
     default="overview",
     show_default=True,
-    help="What to show.",
+    help="The view.",
 )
 @click.option(
     "--export-logs",
