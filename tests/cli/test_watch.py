@@ -7,6 +7,7 @@ import hmac
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -146,6 +147,42 @@ def test_a_watch_stops_a_program_and_sends_one_signed_post(home: Home, spender: 
     with vestige.open(home) as debugger:
         (note,) = debugger.notes(debugger.list("name:spender").runs[0].id).notes
     assert note.text.startswith("Stopped: cost:") and note.author == "vestige watch"
+
+
+def test_a_webhook_that_does_not_answer_leaves_no_program_unwatched(
+    home: Home, spender: Path
+) -> None:
+    """The second program is stopped while the first POST waits for its answer."""
+    home.make()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        watch = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "vestige",
+                "watch",
+                "--max-cost",
+                "0.03",
+                "--stop",
+                f"--webhook={url}",
+            ],
+            env=_environment(home),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        command = [sys.executable, str(spender), "300"]
+        try:
+            codes = []
+            for _ in range(2):
+                program = subprocess.Popen(command, env=_environment(home))
+                codes.append(program.wait(timeout=60))
+                silent.accept()[0].detach()  # The connection stays open, and nothing is answered.
+        finally:
+            watch.kill()
+            watch.communicate(timeout=60)
+
+    assert codes == [-signal.SIGTERM] * 2
 
 
 LOOPER = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
@@ -69,11 +70,13 @@ def watch(
         raise UsageError("watch: --stop and --pause exclude each other. Use one of them.")
     url = None if webhook is None else validate_url(webhook)
     home.make()
-    context = click.get_current_context()
+    watch = _Watch(home, rules, stop, pause, url)
     try:
-        context.exit(_watch(_Watch(home, rules, stop, pause, url), run))
+        status = _watch(watch, run)
     except KeyboardInterrupt:
-        context.exit(130)
+        status = 130
+    watch.wait_for_reports()
+    click.get_current_context().exit(status)
 
 
 class _Watch:
@@ -84,6 +87,7 @@ class _Watch:
     ) -> None:
         self.home, self.rules = home, rules
         self._stop, self._pause, self._url = stop, pause, url
+        self._reports: list[Thread] = []
 
     def act(self, debugger: Debugger, run: RunInfo, breach: Breach) -> None:
         """Stop or pause the program, add the reason to the run, report it and print it."""
@@ -103,8 +107,18 @@ class _Watch:
             pause_processes(pids)
         _add_note(self.home, debugger, run, f"{verb}: {breach.code}: {breach.message}")
         if self._url is not None:
-            self._report(run, breach, verb.lower())
+            # In a thread: other programs are watched while a receiver does not answer.
+            report = Thread(target=self._report, args=(run, breach, verb.lower()), daemon=True)
+            self._reports.append(report)
+            report.start()
         click.echo(f"{run.short_id} {verb.lower()}: {breach.code}: {breach.message}")
+
+    def wait_for_reports(self) -> None:
+        """Wait until the reports are sent, at most as long as one may take."""
+        from vestige.cli.improve.webhook import TIMEOUT_S
+
+        for report in self._reports:
+            report.join(TIMEOUT_S)
 
     def _report(self, run: RunInfo, breach: Breach, action: str) -> None:
         from vestige.cli.improve.webhook import send_webhook
