@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,14 +32,33 @@ from pathlib import Path
 from harbor.agents.installed.mini_swe_agent import convert_and_save_trajectory
 convert_and_save_trajectory(Path(sys.argv[1]), Path(sys.argv[2]), "session-1")
 """
+CONVERT_SESSION = """
+import json, sys
+from pathlib import Path
+from harbor.agents.installed.claude_code import ClaudeCode
+from harbor.agents.installed.codex import Codex
+program, folder, target = sys.argv[1:]
+agent = {"claude_code": ClaudeCode, "codex": Codex}[program](
+    logs_dir=Path(target).parent, model_name="x/y"
+)
+trajectory = agent._convert_events_to_trajectory(Path(folder))
+Path(target).write_text(json.dumps(trajectory.to_json_dict()))
+"""
+SESSIONS = {
+    "claude_code": "projects/-home-dev-calc/5a3a2b1c-0000-4000-8000-000000000001.jsonl",
+    "codex": "sessions/**/*-17-*.jsonl",
+}
 
 pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
 def harbor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with Harbor, which needs Python 3.12 or newer."""
-    for name in ("python3.13", "python3.12", "python3.14"):
+    """A Python with Harbor, which needs Python 3.12 or newer, or that of $HARBOR_PYTHON."""
+    if "HARBOR_PYTHON" in os.environ:
+        return Path(os.environ["HARBOR_PYTHON"])
+    installed = sorted(Path.home().glob(".pyenv/versions/3.1[23].*/bin/python"))
+    for name in (*map(str, installed), "python3.13", "python3.12", "python3.14"):
         python = shutil.which(name)
         if python is not None and _works(python):
             folder = tmp_path_factory.mktemp("harbor")
@@ -86,3 +107,35 @@ def test_harbor_reads_a_run_of_mini_swe_agent_as_we_do(harbor: Path, tmp_path: P
         figures.append((info.input_tokens, info.output_tokens, commands))
         temporary.close()
     assert figures[0] == figures[1]
+
+
+@pytest.mark.parametrize("program", SESSIONS)
+def test_harbor_reads_a_session_as_we_do(program: str, harbor: Path, tmp_path: Path) -> None:
+    """Tokens are the same, and tools in order with their arguments."""
+    (source,) = (DATA / program).glob(SESSIONS[program])
+    folder, target = tmp_path / "session", tmp_path / "out" / "trajectory.json"
+    folder.mkdir()
+    target.parent.mkdir()
+    session = Path(shutil.copy(source, folder))
+    if source.with_suffix("").is_dir():
+        shutil.copytree(source.with_suffix(""), session.with_suffix(""))
+    command = [harbor, "-c", CONVERT_SESSION, program, folder, target]
+    subprocess.run(command, check=True, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"})
+    figures = []
+    for path in (session, target):
+        temporary = load_runs(path)
+        (info,) = temporary.store.list_runs(RunFilter())
+        evidence = open_run(temporary.store, info.id)
+        tools = [(tool.name, _parse(evidence.input(tool))) for tool in evidence.of_type("tool")]
+        figures.append((info.input_tokens, info.output_tokens, tools))
+        temporary.close()
+    assert figures[0] == figures[1]
+
+
+def _parse(text: str | None) -> Any:
+    """Return arguments; a text that a free-form tool gets is the member `input` for Harbor."""
+    try:
+        value = json.loads(text or "null")
+    except ValueError:
+        return text
+    return value["input"] if isinstance(value, dict) and set(value) == {"input"} else value
