@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import random
 import string
+import uuid
 
 import msgspec
 import pytest
@@ -51,6 +52,55 @@ FORMS: dict[str, tuple[str, str, str]] = {
     "env, key": ("STRIPE_KEY={}", made(ALNUM, 32), "SORT_KEY=created_at"),
     "env, PGPASSWORD": ("PGPASSWORD={} psql -h h", PASSWORD, "PGPASSWORD=${PW} psql -h h"),
     "env, one word": ("DBPASSWORD={}", PASSWORD, "PWD=/home/me"),
+    "triple quotes": ('password = """{}"""', PASSWORD, 'password = """"""'),
+    "yaml block": ("secret: |\n  {}\nother: 1", SECRET, "secret: |\n  the words of a sentence\n"),
+    "csv column": (
+        "name,password,age\nbob,{},7\n",
+        PASSWORD,
+        "name,password,age\nbob,,7\n",
+    ),
+    "markdown column": (
+        "| user | password |\n|---|---|\n| bob | {} |\n",
+        PASSWORD,
+        "| user | password |\n|---|---|\n| bob | required |\n",
+    ),
+    "sql insert": (
+        "INSERT INTO users (name, password) VALUES ('bob', '{}'), ('ann', NULL);",
+        PASSWORD,
+        "INSERT INTO users (name, password) VALUES (?, ?);",
+    ),
+    "ruby default": ('ENV["DB_PASSWORD"] ||= "{}"', PASSWORD, 'ENV["DB_PASSWORD"] ||= ""'),
+    "go bytes": ('signingKey := []byte("{}")', SECRET, "signingKey := []byte(key)"),
+    "java property": (
+        'props.setProperty("db.password", "{}");',
+        PASSWORD,
+        'props.setProperty("db.password", value);',
+    ),
+    "rust basic auth": (
+        '.basic_auth("me", Some("{}"))',
+        PASSWORD,
+        '.basic_auth("me", None::<&str>)',
+    ),
+    "perl database": (
+        'DBI->connect("dbi:mysql:d", "me", "{}")',
+        PASSWORD,
+        'DBI->connect("dbi:mysql:d", "me", $password)',
+    ),
+    "query, auth": ("wss://h/?auth={}", SECRET, "https://h/?auth=required"),
+    "token as user name": ("https://{}:x-oauth-basic@h/a.git", made(HEX, 40), "https://h/a.git"),
+    "oauth signature": (
+        'OAuth realm="a", oauth_signature="{}"',
+        SECRET,
+        'OAuth realm="a", oauth_signature_method="HMAC-SHA1"',
+    ),
+    "lftp": ("lftp -u me,{} sftp://h", PASSWORD, "lftp -u me sftp://h"),
+    "ipsec": (': PSK "{}"', PASSWORD, "a: PSK or a certificate"),
+    "jwk, symmetric": ('{{"kty":"oct","k":"{}"}}', SECRET, '{"kty":"oct","alg":"HS256"}'),
+    "jwk, private": (
+        '{{"kty":"RSA","n":"x","d":"{}"}}',
+        SECRET,
+        '{"kty":"RSA","n":"x","e":"AQAB"}',
+    ),
     "xml element": (
         "<server><id>r</id><password>{}</password></server>",
         PASSWORD,
@@ -476,6 +526,24 @@ SHAPES: dict[str, tuple[str, str]] = {
     "polar": ("pol" + "ar_oat_" + made(ALNUM, 43), "pol" + "ar_oat_milk"),
     "stytch": ("sec" + "ret-live-" + made(URL, 36), "sec" + "ret-live-show"),
     "unkey": ("un" + "key_" + made(ALNUM, 22), "un" + "key_test"),
+    "novita": ("s" + "k_" + made(ALNUM, 43), "s" + "k_learn_model_selection_train_test_split"),
+    "friendli": ("fl" + "p_" + made(ALNUM, 46), "fl" + "p_file"),
+    "daytona": ("dt" + "n_" + made(HEX, 64), "dt" + "n_name"),
+    "inngest": ("sign" + "key-prod-" + made(HEX, 64), "sign" + "key-rotation"),
+    "amazon marketplace": ("amzn" + ".mws." + str(uuid.UUID(int=7**40)), "amzn" + ".mws.v1"),
+    "aws session": ("IQoJ" + "b3JpZ2lu" + made(ALNUM, 300), "IQoJ" + "b3JpZ2lu"),
+    "netbird": ("nb" + "p_" + made(ALNUM, 36), "nb" + "p_peer"),
+    "infisical": (f"st.{made(HEX, 24)}.{made(HEX, 32)}.{made(HEX, 32)}", "st" + ".session"),
+    "cockroach": ("CC" + "DB1_" + made(ALNUM, 22) + "_" + made(ALNUM, 40), "CC" + "DB1_"),
+    "axiom": ("xa" + "at-" + str(uuid.UUID(int=7**41)), "xa" + "at-"),
+    "launchdarkly": ("sd" + "k-" + str(uuid.UUID(int=7**42)), str(uuid.UUID(int=7**42))),
+    "dbt": ("db" + "tc_" + made(URL, 43), "db" + "tc_project"),
+    "trello": ("AT" + "TA" + made(HEX, 72), "AT" + "TACHED"),
+    "calcom": ("cal" + "_live_" + made(HEX, 32), "cal" + "_live_view"),
+    "sanity": ("s" + "k" + made(ALNUM, 178), "s" + "kies"),
+    "atlassian service": ("AT" + "STT3" + made(URL, 180), "AT" + "STT3"),
+    "shopify user": ("shp" + "ua_" + made(HEX, 32), "shp" + "ua_"),
+    "stripe organisation": ("sk" + "_org_live_" + made(ALNUM, 60), "sk" + "_org_live_chart"),
     "1password": (
         "A" + "3-" + "-".join(made(UPPER, size) for size in (6, 6, 5, 5, 5, 5)),
         "A3-paper",
@@ -502,6 +570,18 @@ def test_a_word_that_begins_like_a_shape_stays(name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        '{"api_key_env": "SERVICE_API_KEY", "name": "service"}',
+        "model:\n  api_key: os.environ/SERVICE_API_KEY\n  name: x\n",
+        "view({accessToken:e,serverId:t.id,serverAlias:n,onDone:(0,r.useCallback)(a)})",
+        "make({accessToken:r??null,logEntry:{id:e.id,user:e.user}})",
+        'count_api_key = f"{user_id}::{minute}::request_count"',
+        "{'secret_ref': 'V1SecretReference', 'service_account_token': 'serviceAccountToken'}",
+        "engine = create('postgresql://scott:tiger@localhost/test')",
+        "Pass `token=False` to send none.",
+        '{"client_secret_path": "x", "create_client_secret": "/realtime/client_secrets"}',
+        "ssh://687fb701029421ae5549d998@ssh.example.org",
+        "sent as `Authorization: Bearer abc`.",
+        "A" * 40 + "HQAAAABAAIAAwAEAAUABgAHAAgACQAKAAsADAANAA4A" + "A" * 40,
         "Token::new(TokenKind::Ident, span)",
         'import re\ndef f(self):\n    return self.a()\n_token = r"[-!#$%&0-9a-zA-Z]+"\nself.b(1)\n',
         "WHERE password IS NOT NULL AND token = ?",

@@ -55,6 +55,8 @@ _DEPTH_MAX: Final = 1000
 _PAIRED_LEVELS: Final = 4
 _WORD_MAX: Final = 5
 _ARGUMENT_MAX: Final = 1024
+_KEY_TYPES: Final = ("RSA", "EC", "OKP", "oct")
+_PRIVATE_MEMBERS: Final = ("d", "p", "q", "dp", "dq", "qi", "k")
 _NAMES: Final = ("name", "key", "header", "field", "id", "variable")
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -97,7 +99,10 @@ def last_gap(text: str, *, is_last: bool = False) -> int:
 class _Frame:
     """An object or array that is being read."""
 
-    __slots__ = ("is_list", "item", "key", "named", "previous", "strings", "value", "word")
+    __slots__ = (
+        *("is_jwk", "is_list", "item", "key", "named", "previous"),
+        *("private", "strings", "value", "word"),
+    )
 
     def __init__(self, is_list: bool, word: str | None) -> None:
         self.is_list = is_list
@@ -109,6 +114,10 @@ class _Frame:
         self.strings: list[tuple[int, int, str]] = []
         """The ranges and texts of the strings of a list, which may be a command line."""
         self.item = 0
+        self.is_jwk = False
+        """True for a JSON Web Key: an object with the member `kty`."""
+        self.private: list[tuple[int, int, str]] = []
+        """The ranges and texts of the members that are private in such a key."""
         self.named: str | None = None
         """The value of `name`, in an object with a name and a value."""
         self.value: tuple[int, int, str] | None = None
@@ -171,11 +180,14 @@ class DocumentRedaction:
                 closed = self._close()
                 if closed is not None:
                     _redact_named(edits, closed, self._redactor, self._counts)
+                    _redact_web_key(edits, closed, self._redactor, self._counts)
                     _redact_command(edits, closed, self._redactor, self._counts)
             else:
                 _redact_number(edits, token, frame, self._redactor, self._counts)
         for frame in self._frames:
             _redact_named(edits, frame, self._redactor, self._counts)
+            _redact_web_key(edits, frame, self._redactor, self._counts)
+            frame.private = []
             frame.value = None  # Its offsets are valid in this part only.
             _redact_command(edits, frame, self._redactor, self._counts)
         return edits.apply()
@@ -260,6 +272,10 @@ def _redact_string(
             frame.named = value
         elif lowered == "value":
             frame.value = (low, high, value)
+        elif frame.key in _PRIVATE_MEMBERS:
+            frame.private.append((low, high, value))
+        elif frame.key == "kty":
+            frame.is_jwk = value in _KEY_TYPES
     word = redactor.find_word and _secret_under(
         edits.text, high, frame, previous, value, redactor.find_word
     )
@@ -348,6 +364,20 @@ def _redact_named(edits: _Edits, frame: _Frame, redactor: Redactor, counts: Coun
     if new != value:
         redactor.count(counts, f"key:{word}")
         edits.put(low, high, _encoded(edits.text[low:high], value, redactor.shaped(new, None)))
+
+
+def _redact_web_key(
+    edits: _Edits, frame: _Frame, redactor: Redactor, counts: Counts | None
+) -> None:
+    """Redact the private members of a JSON Web Key (RFC 7517)."""
+    if not frame.is_jwk or redactor.find_word is None:
+        return
+    edited = {low for low, _, _ in edits.found}
+    for low, high, value in frame.private:
+        new = mask(value)
+        if low not in edited and new != value and not is_placeholder(value):
+            redactor.count(counts, "key:jwk")
+            edits.put(low, high, _encoded(edits.text[low:high], value, new))
 
 
 def _redact_command(

@@ -12,6 +12,7 @@ belong to a secret's key, find the complete key around it, read what follows.
     name="password"\r\n\r\nx                                              a form's field
     password = x   password: x                                            a line of a configuration
     API_KEY=x    ?token=x&...    Password=x;                              no space around =
+    name,password\nbob,x                                                  a column of a table
     Cookie: a=b; c=d    X-Api-Key: x                                      a header line
     --token x    --api-key=x    machine h login u password x              a command line, a .netrc
 
@@ -44,6 +45,7 @@ from vestige.record.redaction.keyed.quoted_values import (
     is_closing_quote,
     is_token_choice,
 )
+from vestige.record.redaction.keyed.table_columns import find_in_columns
 from vestige.record.redaction.keyed.unquoted_values import find_line_value, find_unquoted
 from vestige.record.redaction.masking import (
     MARK,
@@ -71,10 +73,10 @@ _ESCAPE_LETTERS = re.compile(r"[bfnrt]|u[0-9a-fA-F]{4}")
 
 _CLOSED = re.compile(r"""(?P<q>\\*["'`])[ \t]{0,4}\]?""")
 _ASSIGNS = re.compile(
-    r"""\s{0,8}(?:=>|:=|:|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))(?:\s|\\+t){0,8}"""
+    r"""\s{0,8}(?:=>|:=|:|\|\|=|\?\?=|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))(?:\s|\\+t){0,8}"""
 )
 _WRAPPED = re.compile(
-    r"""(?:String::from|new String|Some|(?:pydantic\.)?Secret(?:Str|Bytes|String)?(?:::new)?)"""
+    r"""(?:String::from|new String|Some|\[\]byte|Buffer\.from|(?:pydantic\.)?Secret(?:Str|Bytes|String)?(?:::new)?)"""
     r"""\(\s{0,8}(?=[brBR]{0,2}\\*["'])"""
 )
 """A call around a value: `api_key=SecretStr("x")`."""
@@ -112,6 +114,8 @@ _BESIDE = re.compile(
     r"""[^\s`"'()\[\]\\<>{},;:]{8,128})(?![\w(])"""
 )
 """A value directly after the word: `use the password x`."""
+_BESIDE_MIN = 24
+"""Characters of a value after the word `token`, which names other things than secrets, too."""
 _CHOSEN = re.compile(r"[!@#$%^&*+=]|\A(?=.{10})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
 """Characters as in a password that a person chose."""
 _OWNER_WORD = re.compile(r"(?i)\b(api|access|secret|signing|encryption|master) \Z")
@@ -120,7 +124,7 @@ _NETRC = re.compile(
 )
 _MACHINE = re.compile(r"\b(?:machine|default|host)\b|\A\s*login\b|\n\s*login\b")
 _SETS_VALUE = re.compile(
-    r"(?i)(?:define ?|set_?default|(?:set|put|get)?env|environ\.get|env\.fetch)\(\s*\Z"
+    r"(?i)(?:define ?|set_?default|(?:set|put|get)?env|set_?property|environ\.get|env\.fetch)\(\s*\Z"
 )
 """A call with a name and a value: `define("DB_PASSWORD", "x")`, `os.Setenv("API_TOKEN", "x")`."""
 _ARN = re.compile(r"\barn:aws[a-z-]*:[\w:-]*\Z")
@@ -135,6 +139,8 @@ _UNDECODED = re.compile(r"[\udc80-\udcff]")
 _NO_TEXT = re.compile(f"{_CONTROL.pattern}|{_UNDECODED.pattern}")
 _AROUND = 16
 _TEXT_MIN = 4
+_ENDS_CELL = re.compile(r"[\"'`]?[ \t]{0,80}[|,;)\t\r\n]")
+"""After the name of a column."""
 _DOUBTFUL = r"pass(?![a-z])|(?:pw|pat)(?![a-z])"
 
 
@@ -243,6 +249,13 @@ def _find_values(context: KeyContext) -> Iterator[Hit]:
 
 
 def _find_unassigned(context: KeyContext, closed: re.Match[str] | None) -> Iterator[Hit]:
+    column: list[Hit] = []
+    if _ENDS_CELL.match(context.text, context.end):
+        column = list(find_in_columns(context))
+    yield from column or _find_beside(context, closed)
+
+
+def _find_beside(context: KeyContext, closed: re.Match[str] | None) -> Iterator[Hit]:
     text, end = context.text, context.end
     before = text[max(0, context.start - 80) : context.start]
     if closed:
@@ -281,7 +294,13 @@ def _find_unassigned(context: KeyContext, closed: re.Match[str] | None) -> Itera
                 yield context.hit(*word.span("v"), WORD if is_file else WEAK)
     elif stated := _STATED.match(text, end):
         yield _find_stated(context, stated)
-    elif (beside := _BESIDE.match(text, end)) and _is_plain_word(context):
+    elif (
+        (beside := _BESIDE.match(text, end))
+        and context.word in ("token", "api_key", "secret_key", "access_key")
+        and len(beside["v"]) >= _BESIDE_MIN
+    ):
+        yield context.hit(*beside.span("v"), STRONG)
+    elif beside and _is_plain_word(context):
         yield context.hit(*beside.span("v"), WEAK if _CHOSEN.search(beside["v"]) else STRONG)
     elif (
         context.word in ("password", "passphrase")

@@ -23,7 +23,8 @@ from vestige._runtime.structs import msgspec
 from vestige.limits import SECRET_LENGTH_MAX
 from vestige.record.redaction.keyed.command_patterns import COMMAND_MARKERS, COMMANDS
 from vestige.record.redaction.masking import mask_escaped
-from vestige.record.redaction.provider_patterns import PROVIDER_MARKERS, PROVIDERS, START
+from vestige.record.redaction.model_patterns import START
+from vestige.record.redaction.provider_patterns import PROVIDER_MARKERS, PROVIDERS
 from vestige.record.redaction.secret_values import (
     STRONG,
     WEAK,
@@ -121,13 +122,17 @@ def _is_credential(match: re.Match[str]) -> bool:
     return grade(secret) >= WEAK and not is_template(secret) and not is_example(secret)
 
 
-_URL_WORDS = frozenset(("pass", "password", "passwd", "pwd", "pw", "secret", "mypassword"))
-_URL_USERS = frozenset(("user", "username", "usr", "name", "u", "foo", "login", "me", "joe"))
+_URL_WORDS = frozenset(("tiger", "pass", "password", "passwd", "pwd", "pw", "secret", "mypassword"))
+_URL_USERS = frozenset(
+    ("scott", "user", "username", "usr", "name", "u", "foo", "login", "me", "joe")
+)
 
 
 def _is_url_password(match: re.Match[str]) -> bool:
     """Return whether a URL's password is real, unlike `user:pass@host` in documentation."""
     secret, user = match["secret"], match["user"]
+    if secret == "x-oauth-basic":
+        return False  # The user's name is the secret.
     if is_template(secret) or (secret.lower() in _URL_WORDS and user.lower() in _URL_USERS):
         return False
     if grade(secret) < WEAK and (is_example(secret) or len(secret) < 4):
@@ -239,7 +244,7 @@ _TEXTUAL: Final = (
     Rule(
         "url-user",
         ("//", "\\/"),
-        r":(?:\\*/){2}(?P<secret>[\w-]{20,}+)@(?=[\w\[])",
+        r"(?<!ssh):(?:\\*/){2}(?P<secret>[\w-]{20,}+)@(?=[\w\[])",
         _URL_MARKER,
         _is_graded,
     ),
@@ -424,6 +429,8 @@ _CHECKS: Final = {
     "modal": _is_strong,
     "gocardless": _is_strong,
     "yandex-static": _is_strong,
+    **dict.fromkeys(("predibase", "upstage", "statsig", "mollie"), _is_strong),
+    **dict.fromkeys(("novita", "phabricator", "sanity", "trigger"), _is_strong),
 }
 
 _UNHINTED_NAMES: Final = ("vault-legacy",)

@@ -37,20 +37,21 @@ def _compiled(expression: str) -> re.Pattern[str]:
 
 _PLACEHOLDER: Final = (
     r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a"
-    r"|\[?filtered\]?|\.[a-z_]{6,}"
+    r"|\[?filtered\]?|\.[a-z_]{6,}|(?:os\.)?environ/\w+"
+    r"|(?:fake|dummy|mock|sample|example|placeholder)[-_][a-z_-]{0,40}"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
     r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token"
     r"|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|fileb?)://?\S*"
     r"|arn:aws[a-z-]*:\S*|\[[a-z][a-z _-]{0,40}\]|#[0-9a-f]{3,8}|![01])"
+    r"|(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD|PASS|PAT|CREDENTIALS?))"
     r"|\$\{[^}]*\}|\$\{\{.*\}\}|\$\([^)]*\)|\$[A-Za-z_]\w*|%[A-Z_]\w*%|#\{[^}]*\}|@@?\w+@@?"
     r"|\{\{?[^{}]{0,80}\}?\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
 )
-_INTERPOLATION: Final = (
-    r"\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}|\$[A-Z_]{3,}|%\(\w+\)s|%s"
-)
+_INTERPOLATION: Final = r"\$\([^()\s][^()]{0,80}\)|\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}|\$[A-Z_]{3,}|%\(\w+\)s|%s"
 
 _SCHEME: Final = (
-    r"(?i:bearer|basic|token|digest|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth)[ \t]+"
+    r"(?i:bearer|basic|token|digest|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth"
+    r"|splunk)[ \t]+"
 )
 
 
@@ -72,17 +73,22 @@ def is_template(value: str) -> bool:
     if found is None:
         return False
     rest = _compiled(_INTERPOLATION).sub("", value)
+    rest = rest.strip(":/-_.")
     return grade(rest) < WEAK if rest else True
 
 
 _EXPRESSION: Final = (
     r"[&*!]?[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[!?]?"  # a dotted name
     r"|[&*!]?[A-Za-z_$][\w$.:]*[(\[{].*"  # a call, a subscript, a generic type
+    r"|[A-Za-z_$][\w$.?]*\?\?.*"  # the default of JavaScript: `a?.b ?? null`
     r"|\$[A-Za-z_]\w*.*|[\[({].*|[A-Za-z_][\w.]*<.*|(?:null|undefined|string|number|None)\|.*"
 )
 _IDENTIFIER: Final = r"[A-Za-z_$][\w$]*"
 _PIECE: Final = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
 _DIGIT_INSIDE: Final = r"[A-Za-z][0-9]+[A-Za-z]"
+_CLASS_NAME: Final = (
+    r"(?:V[0-9]{1,2}(?:alpha|beta)?[0-9]?)?(?:[A-Z][a-z]{3,}[0-9]?){2,}"  # V1SecretReference
+)
 _KNOWN_NUMBERED: Final = (
     r"(?i)(?:sha|md|utf|base|oauth|http|ipv|v|x|s|ec|k|es|rs|hs|ps|p|i|u|int|uint|float|aes|rsa"
     r"|ed|log|id)"
@@ -98,6 +104,8 @@ def grade(value: str) -> int:
     if " " in value or "\t" in value:
         return max((grade(each) for each in value.split()[:8]), default=WORD) and _prose(value)
     if _compiled(_EXPRESSION).fullmatch(value):
+        return CODE
+    if _compiled(_CLASS_NAME).fullmatch(value):
         return CODE
     if _compiled(_IDENTIFIER).fullmatch(value):
         return STRONG if len(value) >= 12 and _is_mixed(value) else _grade_identifier(value)

@@ -198,11 +198,17 @@ COMMANDS: Final = (
     ),
     (
         "basic-auth",
-        ("BasicAuth(", "DigestAuth(", "NetworkCredential(", "auth=("),
-        r"(?:(?:Basic|Digest)Auth\(|NetworkCredential\(|\bauth=\()\s{0,8}"
+        ("BasicAuth(", "basic_auth(", "DigestAuth(", "NetworkCredential(", "auth=("),
+        r"(?:(?:Basic|Digest)Auth\(|basic_auth\(|NetworkCredential\(|\bauth=\()\s{0,8}"
         rf"(?:\w{{1,16}}=)?{_QUOTE}"
-        rf"[^\"'\\\n]{{1,128}}{_QUOTE}\s{{0,4}},\s{{0,8}}(?:\w{{1,16}}=)?{_QUOTE}"
+        rf"[^\"'\\\n]{{1,128}}{_QUOTE}\s{{0,4}},\s{{0,8}}(?:\w{{1,16}}=|Some\()?{_QUOTE}"
         r"(?P<secret>[^\"'\\\n]{4,256})",
+    ),
+    (
+        "call-argument",
+        ("DBI->connect", "Credentials("),
+        rf"(?:DBI->connect|\bCredentials)\((?:\s{{0,4}}{_QUOTE}[^\"'\\\n]{{1,128}}{_QUOTE}\s{{0,4}},){{2,3}}"
+        rf"\s{{0,4}}{_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}}){_QUOTE}",
     ),
     (
         "call-argument",
@@ -234,6 +240,60 @@ COMMANDS: Final = (
         "url-key",
         ("?key=", "&key="),
         r"://[^\s\"'<>\\]{1,300}[?&]key=(?P<secret>[\w-]{24,128})(?![\w-])",
+    ),
+    (
+        "url-key",
+        ("?auth=", "&auth="),
+        r"://[^\s\"'<>\\]{1,300}[?&]auth=(?P<secret>[\w.~-]{16,512})(?![\w-])",
+    ),
+    (
+        "url-token",
+        (":x-oauth-basic@",),
+        r"://(?P<secret>[\w-]{20,255}):x-oauth-basic@",
+    ),
+    (
+        "oauth-signature",
+        ("oauth_signature=",),
+        rf"oauth_signature=(?:{_QUOTE})?(?P<secret>[\w%+/=.~-]{{16,512}})",
+    ),
+    (
+        "csrf-token",
+        ("csrf-token",),
+        rf"name={_QUOTE}csrf-token{_QUOTE}\s{{1,4}}content={_QUOTE}(?P<secret>[^\"'\\<>]{{16,512}})",
+    ),
+    ("cli-login", ("lftp ",), rf"\blftp\b{_ARGUMENTS}[ \t]-u[ \t]{{0,4}}[\w.@-]{{1,64}},{_VALUE}"),
+    (
+        "cli-login",
+        ("net use ",),
+        r"\bnet use\b[^\n|;&]{1,120}?/user:[\w.@\\-]{1,64}[ \t]{1,4}"
+        r"(?P<secret>[^\s\"'\\$<{/:*-][^\s\"'\\]{3,128})",
+    ),
+    (
+        "shared-key",
+        (": PSK ", ": EAP ", ": XAUTH "),
+        rf":[ \t](?:PSK|EAP|XAUTH)[ \t]{{1,4}}{_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}}){_QUOTE}",
+    ),
+    (
+        "directive",
+        ("rocommunity ", "rwcommunity ", "olcRootPW: "),
+        rf"\b(?:r[ow]community|olcRootPW:)[ \t]{{1,8}}{_VALUE}",
+    ),
+    (
+        "svn-password",
+        ("password\nV ", "password\\nV "),
+        r"\bpassword(?:\n|\\n)V [0-9]{1,4}(?:\n|\\n)(?P<secret>[^\s\\]{4,256})",
+    ),
+    ("irc", ("IDENTIFY ",), rf"(?i:nickserv)[ \t]{{1,4}}:?IDENTIFY[ \t]{{1,4}}{_VALUE}"),
+    (
+        "rdp-password",
+        ("password 51:b:",),
+        r"password 51:b:(?P<secret>[0-9A-Fa-f]{32,4096})",
+    ),
+    (
+        "jwk",
+        ("kty",),
+        rf"kty{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE}oct{_QUOTE}[^{{}}]{{0,512}}?{_QUOTE}k{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE}"
+        r"(?P<secret>[\w-]{16,4096})",
     ),
     *_foreign_words(),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vestige._runtime.regular_expressions import re
-from vestige.record.redaction.masking import is_secret_key, mask, mask_escaped
+from vestige.record.redaction.masking import is_secret_key, mask, mask_escaped, words_of
 from vestige.record.redaction.secret_patterns import Hit
 from vestige.record.redaction.secret_values import (
     CODE,
@@ -68,11 +68,15 @@ _TYPE_NAME = re.compile(
     r"|\?){0,2}"
 )
 """Types that schemas write beside the key of a secret."""
+_TYPE_OR_PATH = re.compile(
+    r"V[0-9](?:alpha|beta)?[0-9]?(?:[A-Z][a-z]{2,}){2,8}|(?:/[a-z]{2,}(?:[_-][a-z]+){0,8}){2,8}"
+)
+"""A versioned type, or a path of an API. A random text after a slash has digits or capitals."""
 
 
 def is_secret_value(word: str, value: str) -> bool:
     """Return whether the value of a key with this word is a secret, not a setting or a type."""
-    if len(value) <= 16 and _TYPE_NAME.fullmatch(value):
+    if (len(value) <= 16 and _TYPE_NAME.fullmatch(value)) or _TYPE_OR_PATH.fullmatch(value):
         return False
     return value.lower() not in _HARMLESS.get(word, ())
 
@@ -117,6 +121,10 @@ def is_header_name(value: str) -> bool:
     return _HEADER_NAMES.fullmatch(value) is not None
 
 
+def _without_separators(name: str) -> str:
+    return name.replace("_", "").replace("-", "").replace(".", "").lower()
+
+
 class KeyContext:
     """A key in a text, and its surroundings."""
 
@@ -159,7 +167,8 @@ class KeyContext:
     def hit(self, low: int, high: int, lowest: int = CODE, quoted: bool = False) -> Hit:
         """Return the hit for a value; harmless if its grade is below `lowest`."""
         value = self.text[low:high]
-        if not self._is_secret(value, lowest):
+        is_formatted = quoted and self.text[low - 2 : low - 1] in ("f", "F")
+        if (is_formatted and is_template(value)) or not self._is_secret(value, lowest):
             return Hit(self.start, low, high, None, self.rule)
         new = mask_escaped(value) if quoted or "\\" in value else mask(value)
         return Hit(self.start, low, high, new if new != value else None, self.rule)
@@ -169,6 +178,8 @@ class KeyContext:
             return False
         if self.doubtful:
             return is_doubtful_secret(self.word, value)
+        if self._is_its_name(value):
+            return False
         if lowest == CODE:
             return True
         if is_template(value):
@@ -184,6 +195,12 @@ class KeyContext:
         return grade(value) >= lowest or (
             is_setting and len(value) >= _MIXED_MIN and not self.is_code and is_mixed_letters(value)
         )
+
+    def _is_its_name(self, value: str) -> bool:
+        """Return whether a value is the key in another spelling: `api_key="apiKey"`."""
+        if not value.isidentifier() or value == self.key or len(words_of(self.key)) < 2:
+            return False
+        return _without_separators(value) == _without_separators(self.key)
 
     def _is_its_key(self, value: str) -> bool:
         """Return whether a bare value repeats its key, as a variable does: `api_key=api_key`."""

@@ -32,6 +32,8 @@ def find_quoted(context: KeyContext, at: int, lowest: int) -> Iterator[Hit]:
     if opens is None:
         return
     low = opens.end()
+    if text.startswith(opens["q"] * 2, low):
+        low += 2 * len(opens["q"])  # """x""" in Python and TOML
     yield context.hit(low, end_of_quoted(text, low, opens["q"]), lowest, True)
 
 

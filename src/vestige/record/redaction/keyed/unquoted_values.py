@@ -23,9 +23,9 @@ from vestige.record.redaction.secret_values import (
 # Bare values. A comma or bracket ends a value unless a letter or digit follows it directly. An
 # ampersand ends it before the next parameter of a URL, and before a shell's `&&`.
 _BARE = re.compile(
-    r"""(?:\$?\{[^}\s]{0,64}\}|\$\([^)\n]{0,64}\)|[^\s"'&;,<>\\)\]}]"""
+    r"""(?:\$?\{[^}\s]{0,64}\}|\$\([^)\n]{0,64}\)|[^\s"'&;,<>\\)\]}`]"""
     r"""|&(?=[^\s&"'<>\\])(?!amp;|[\w.%\[\]-]{1,64}=)"""
-    r"""|[,)\]}](?=[A-Za-z0-9!@#$%^*])(?!,[\w.-]{1,40}=))++"""
+    r"""|(?!,[\w.$-]{1,40}[=:,}\])]|[)\]}][A-Za-z]{1,40}\()[,)\]}](?=[A-Za-z0-9!@#$%^*]))++"""
 )
 _REST_OF_LINE = re.compile(r"""[^\s\\"'](?:[^\n\r\\]|\\(?![nr"]))*+""")
 _COMMENT = re.compile(r"[ \t]+[#;].*$")
@@ -38,6 +38,10 @@ _TYPE = re.compile(
     r"final|literal|sequence|mapping|readonly|unset|undefined)\b(?![-+/=0-9])"
 )
 
+_BLOCK_SCALAR = re.compile(
+    r"[|>][+-]?[0-9]?[ \t]{0,8}(?:\n|\\n)[ \t]{1,32}(?P<v>[^\s\\]{4,4096})[ \t]{0,8}(?=\n|\\n|\Z|\")"
+)
+"""A value of one word on the line after its key: `secret: |` in YAML."""
 _TYPED = re.compile(r"""[\w.\[\]|&?<> ]{1,48}?\s{0,4}=\s{0,4}(?=[brBR]{0,2}\\*["'])""")
 """A type and an equals sign before a quoted value: `password: str = "x"`."""
 
@@ -87,6 +91,9 @@ def _find_after_colon(context: KeyContext, at: int, sign: str) -> Iterator[Hit]:
     text = context.text
     if typed := _TYPED.match(text, at):
         yield from find_quoted(context, typed.end(), WEAK if context.is_code else CODE)
+        return
+    if context.begins_line and (scalar := _BLOCK_SCALAR.match(text, at)):
+        yield context.hit(*scalar.span("v"), WEAK if context.is_code else WORD)
         return
     if text.startswith("!!binary ", at):
         at += len("!!binary ")
@@ -140,10 +147,12 @@ def find_line_value(context: KeyContext, at: int, lowest: int) -> Iterator[Hit]:
 _COOKIE = re.compile(r"[\w!#$%&'*+.^`|~-]{1,128}=(?P<v>[^\s;]{0,256})")
 _SCHEME_VALUE = re.compile(
     r"(?i)(?:bearer|basic|digest|token|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth"
-    r"|aws4-hmac-sha256|hawk|ntlm)[ \t]{1,4}(?P<v>[^\s\"'\\]{1,4096})"
+    r"|aws4-hmac-sha256|hawk|ntlm|splunk|authtoken|private-token|kubernetes)[ \t]{1,4}(?P<v>[^\s\"'\\]{1,4096})"
 )
 _ONE_WORD = re.compile(r"""[^\s"'\\]{1,4096}+(?=[ \t]{0,8}(?:[\n\r"'\\]|\Z))""")
 _CALL = re.compile(r"[\w.]{0,64}[({\[<]")
+_WORD_MAX = 4
+"""Letters after a scheme in Markdown that are no credential: `Authorization: Bearer abc`."""
 _SENTENCE_MIN = 12
 """Characters of a value in a sentence: shorter ones are words and versions."""
 
@@ -179,9 +188,13 @@ def _find_header(context: KeyContext, low: int) -> Iterator[Hit]:
             return
         high = low + len(value[0].rstrip())
         is_alone = high == scheme.end()
+        word = secret.strip("`.,;:)*")
+        if "`" in secret and len(word) <= _WORD_MAX and word.isalpha():
+            yield Hit(context.start, low, high, None, context.rule)
+            return
         if is_alone:
             yield context.hit(low, high, WEAK if context.is_code else CODE)
-        elif grade(secret) >= WEAK or "=" in secret:
+        elif max(map(grade, secret.split("."))) >= WEAK or "=" in secret:
             yield context.hit(low, high)
         else:
             yield Hit(context.start, low, scheme.end(), None, context.rule)

@@ -1,0 +1,119 @@
+"""The table of secrets of models and of platforms for agents.
+
+The columns are the same as in provider_patterns.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# A secret may follow an escape that ends in a letter or digit (JSON's \n, %3D, an ANSI colour),
+# and must still match there.
+START = (
+    r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=%[0-9A-Fa-f]{2})"
+    r"|(?<=\\u00[0-9a-f]{2})|(?<=\[\dm)|(?<=\[\d\dm))"
+)
+
+HEX_ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+END = r"(?![A-Za-z0-9])"
+
+MODELS: Final = (
+    # name, hints, expression. Of two with the same beginning, the more specific is first.
+    ("anthropic", "sk-ant-", r"sk-ant-[\w-]{8,}"),
+    ("openrouter", "sk-or-", r"sk-or-[\w-]{16,}"),
+    ("langfuse", "sk-lf-", r"sk-lf-[\w-]{16,}"),
+    # The digit excludes CSS names such as sk-fading-circle; the limit keeps the time linear.
+    # Key types of OpenSSH (sk-ecdsa-sha2-nistp256) have digits too, but only lower-case words.
+    (
+        "openai",
+        "sk-",
+        START + r"sk-(?!(?:ecdsa|ssh|ed25519)-)(?=[A-Za-z_-]{0,64}[0-9])"
+        r"(?![a-z-]{4,40}-[a-z0-9]{1,8}\b)[\w-]{16,}",
+    ),
+    ("google", "AIza", r"AIza[\w-]{30,}"),
+    ("google-oauth", "ya29. GOCSPX- 1//0", r"(?:ya29\.|GOCSPX-|\b1//0)[\w-]{16,}"),
+    ("huggingface", "hf_ api_org_", START + r"(?:hf_|api_org_)[A-Za-z0-9]{20,}"),
+    ("groq", "gsk_", r"gsk_[A-Za-z0-9]{20,}"),
+    ("xai", "xai-", START + r"xai-[A-Za-z0-9]{20,}"),
+    ("replicate", "r8_", START + r"r8_[A-Za-z0-9]{20,}"),
+    ("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{20,}"),
+    ("tavily", "tvly-", r"tvly-[A-Za-z0-9-]{16,}"),
+    ("fireworks", "fw_", START + r"fw_[A-Za-z0-9]{20,}"),
+    ("cerebras", "csk-", START + r"csk-[a-z0-9]{20,}"),
+    ("nvidia", "nvapi-", r"nvapi-[\w-]{20,}"),
+    ("together", "tgp_v1_", r"tgp_v1_[\w-]{20,}"),
+    ("voyage", "pa-", START + r"pa-(?=[\w-]{0,40}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{40,50}" + END),
+    ("langsmith", "lsv2_ ls__", r"(?:lsv2_(?:pt|sk)_|\bls__)\w{20,}"),
+    ("logfire", "pylf_v", r"pylf_v\d_\w{16,}"),
+    ("pinecone", "pcsk_", r"pcsk_\w{20,}"),
+    ("jina", "jina_", r"jina_(?=[A-Za-z_-]{0,40}[0-9])[\w-]{40,}"),
+    ("e2b", "e2b_", START + r"e2b_[a-f0-9]{32,}"),
+    ("firecrawl", "fc-", START + r"fc-[a-f0-9]{32}"),
+    ("elevenlabs", "sk_", START + r"sk_[a-f0-9]{40,}"),
+    ("anyscale", "esecret_", r"esecret_[A-Za-z0-9]{20,}"),
+    ("runpod", "rpa_", START + r"rpa_[A-Z0-9]{30,}"),
+    ("wandb", "wandb_v1_", r"wandb_v1_[\w-]{20,}"),
+    ("google-auth", "AQ.Ab8", START + r"AQ\.Ab8[\w-]{30,}"),
+    ("helicone", "-helicone-", START + r"[spr]k-helicone-[\w-]{20,}"),
+    ("llamacloud", "llx-", START + r"llx-[A-Za-z0-9]{40,}" + END),
+    ("mem0", "m0-", START + r"m0-[A-Za-z0-9]{36,}" + END),
+    ("modal", "ak- as-", START + r"a[ks]-[A-Za-z0-9]{22}" + END),
+    ("openai-session", "sess-", START + r"sess-[A-Za-z0-9]{40}" + END),
+    ("brave", "BSA", START + r"BSA[\w-]{28}(?![\w-])"),
+    ("dify", "app-", START + r"app-[A-Za-z0-9]{24}" + END),
+    ("cursor", "key_", START + r"key_[a-f0-9]{64}" + END),
+    ("composio", "ak_", START + r"ak_[\w-]{20}(?![\w-])"),
+    ("n8n", "n8n_api_", r"n8n_api_[\w-]{30,}"),
+    ("apify", "apify_api_", r"apify_api_[A-Za-z0-9]{30,}"),
+    ("zep", "z_eyJ", START + r"z_eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),
+    ("browserbase", "bb_live_ bb_test_", START + r"bb_(?:live|test)_[\w-]{20,}"),
+    # Keys of agent platforms and newer models
+    (
+        "novita",
+        "sk_",
+        START
+        + r"sk_(?!live_|test_|prod_|dev_|org_|car_)(?=[A-Za-z_-]{0,30}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43,}",
+    ),
+    ("cartesia", "sk_car_", START + r"sk_car_[\w-]{20,}"),
+    ("friendli", "flp_", START + r"flp_[A-Za-z0-9]{40,}" + END),
+    ("openpipe", "opk_", START + r"opk_[a-f0-9]{40}" + END),
+    ("predibase", "pb_", START + r"pb_[\w-]{22}(?![\w-])"),
+    ("upstage", "up_", START + r"up_[A-Za-z0-9]{29}" + END),
+    ("arize", "ak-", START + rf"ak-{HEX_ID}-[\w-]{{20,}}"),
+    ("braintrust", "bt-st-", START + r"bt-st-[\w-]{30,}"),
+    ("zep-cloud", "z_1d", START + r"z_1d[A-Za-z0-9]{5,}[\w.-]{40,}"),
+    ("daytona", "dtn_", START + r"dtn_[a-f0-9]{64}" + END),
+    ("inngest", "signkey-", r"signkey-[a-z]{2,16}-[a-f0-9]{32,}"),
+    ("trigger", "tr_prod_ tr_dev_ tr_stg_ tr_pat_", START + r"tr_(?:prod|dev|stg|pat)_[\w-]{20,}"),
+    ("pipedream", "pd_api_", START + r"pd_api_[a-f0-9]{32}" + END),
+)
+
+MODEL_MARKERS: Final = {
+    "openai": r"(?i)sk-[\w-]{16}",
+    "elevenlabs": r"(?i)sk_[a-f0-9]{8}",
+    "huggingface": r"(?i)(?:hf_|api_org_)[a-z0-9]{8}",
+    "replicate": r"(?i)r8_[a-z0-9]{8}",
+    "fireworks": r"(?i)fw_[a-z0-9]{8}",
+    "cerebras": r"(?i)csk-[a-z0-9]{8}",
+    "xai": r"(?i)xai-[a-z0-9]{8}",
+    "firecrawl": r"(?i)fc-[a-f0-9]{8}",
+    "google": r"AIza[\w-]{16}",
+    "voyage": r"pa-[\w-]{40}",
+    "runpod": r"rpa_[A-Z0-9]{16}",
+    "llamacloud": r"llx-[A-Za-z0-9]{16}",
+    "mem0": r"m0-[A-Za-z0-9]{36}",
+    "modal": r"a[ks]-[A-Za-z0-9]{22}",
+    "openai-session": r"sess-[A-Za-z0-9]{40}",
+    "brave": r"BSA[\w-]{28}",
+    "dify": r"app-[A-Za-z0-9]{24}",
+    "cursor": r"key_[a-f0-9]{64}",
+    "composio": r"ak_[\w-]{20}",
+    "novita": r"sk_[\w-]{40}",
+    "friendli": r"flp_[A-Za-z0-9]{16}",
+    "openpipe": r"opk_[a-f0-9]{16}",
+    "predibase": r"pb_[\w-]{22}",
+    "upstage": r"up_[A-Za-z0-9]{29}",
+    "arize": r"ak-[a-f0-9]{8}-",
+    "zep-cloud": r"z_1d[A-Za-z0-9]{5}",
+    "daytona": r"dtn_[a-f0-9]{16}",
+}
