@@ -122,6 +122,8 @@ def _is_credential(match: re.Match[str]) -> bool:
     return grade(secret) >= WEAK and not is_template(secret) and not is_example(secret)
 
 
+_URL_MARKS = frozenset(("x-oauth-basic",))
+"""Passwords that say that the user's name is the secret."""
 _URL_WORDS = frozenset(("tiger", "pass", "password", "passwd", "pwd", "pw", "secret", "mypassword"))
 _URL_USERS = frozenset(
     ("scott", "user", "username", "usr", "name", "u", "foo", "login", "me", "joe")
@@ -131,8 +133,8 @@ _URL_USERS = frozenset(
 def _is_url_password(match: re.Match[str]) -> bool:
     """Return whether a URL's password is real, unlike `user:pass@host` in documentation."""
     secret, user = match["secret"], match["user"]
-    if secret == "x-oauth-basic":
-        return False  # The user's name is the secret.
+    if secret in _URL_MARKS:
+        return False
     if is_template(secret) or (secret.lower() in _URL_WORDS and user.lower() in _URL_USERS):
         return False
     if grade(secret) < WEAK and (is_example(secret) or len(secret) < 4):
