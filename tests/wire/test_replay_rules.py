@@ -40,6 +40,7 @@ def matches(before: bytes, after: bytes, *rules: str) -> bool:
         ("uuid", f"session {UUIDS[0]}", f"session {UUIDS[1]}"),
         ("id", "call_8fk2LmQ9xZ", "call_Zx9Qm3Lkf8"),
         ("id", "chatcmpl-tool-1a2b3c4d", "chatcmpl-tool-9f8e7d6c"),
+        ("time,uuid", f"9:05 am {UUIDS[0]}", f"11:45 PM {UUIDS[1]}"),
         ("/nonce=[0-9]+/", "nonce=1", "nonce=22"),
         ("messages[0].content", "a", "b"),
         ("messages[*].content", "a", "b"),

@@ -76,7 +76,8 @@ _ASSIGNS = re.compile(
     r"""\s{0,8}(?:=>|:=|:|\|\|=|\?\?=|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))(?:\s|\\+t){0,8}"""
 )
 _WRAPPED = re.compile(
-    r"""(?:String::from|new String|Some|\[\]byte|Buffer\.from|(?:pydantic\.)?Secret(?:Str|Bytes|String)?(?:::new)?)"""
+    r"""(?:String::from|new String|Some|\[\]byte|Buffer\.from|"""
+    r"""(?:pydantic\.)?Secret(?:Str|Bytes|String)?(?:::new)?)"""
     r"""\(\s{0,8}(?=[brBR]{0,2}\\*["'])"""
 )
 """A call around a value: `api_key=SecretStr("x")`."""
@@ -124,7 +125,7 @@ _NETRC = re.compile(
 )
 _MACHINE = re.compile(r"\b(?:machine|default|host)\b|\A\s*login\b|\n\s*login\b")
 _SETS_VALUE = re.compile(
-    r"(?i)(?:define ?|set_?default|(?:set|put|get)?env|set_?property|environ\.get|env\.fetch)\(\s*\Z"
+    r"(?i)(?:define ?|set_?(?:default|property)|(?:set|put|get)?env|environ\.get|env\.fetch)\(\s*\Z"
 )
 """A call with a name and a value: `define("DB_PASSWORD", "x")`, `os.Setenv("API_TOKEN", "x")`."""
 _ARN = re.compile(r"\barn:aws[a-z-]*:[\w:-]*\Z")

@@ -47,7 +47,10 @@ _PLACEHOLDER: Final = (
     r"|\$\{[^}]*\}|\$\{\{.*\}\}|\$\([^)]*\)|\$[A-Za-z_]\w*|%[A-Z_]\w*%|#\{[^}]*\}|@@?\w+@@?"
     r"|\{\{?[^{}]{0,80}\}?\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
 )
-_INTERPOLATION: Final = r"\$\([^()\s][^()]{0,80}\)|\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}|\$[A-Z_]{3,}|%\(\w+\)s|%s"
+_INTERPOLATION: Final = (
+    r"\$\([^()\s][^()]{0,80}\)|\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}"
+    r"|\$[A-Z_]{3,}|%\(\w+\)s|%s"
+)
 
 _SCHEME: Final = (
     r"(?i:bearer|basic|token|digest|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth"

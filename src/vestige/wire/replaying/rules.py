@@ -56,7 +56,13 @@ class Rule(msgspec.Struct, frozen=True):
 
 def parse_rules(texts: list[str] | tuple[str, ...]) -> list[Rule]:
     """Parse the values of `--ignore`. Raises UsageError for an invalid one."""
-    return [_parse_rule(text) for text in texts]
+    return [_parse_rule(text) for each in texts for text in _split_kinds(each)]
+
+
+def _split_kinds(text: str) -> list[str]:
+    """Split a list of kinds, `time,uuid`. A comma in anything else belongs to the rule."""
+    kinds = text.split(",")
+    return kinds if all(each in KINDS for each in kinds) else [text]
 
 
 def _parse_rule(text: str) -> Rule:

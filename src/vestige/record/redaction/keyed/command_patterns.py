@@ -207,7 +207,8 @@ COMMANDS: Final = (
     (
         "call-argument",
         ("DBI->connect", "Credentials("),
-        rf"(?:DBI->connect|\bCredentials)\((?:\s{{0,4}}{_QUOTE}[^\"'\\\n]{{1,128}}{_QUOTE}\s{{0,4}},){{2,3}}"
+        r"(?:DBI->connect|\bCredentials)\("
+        rf"(?:\s{{0,4}}{_QUOTE}[^\"'\\\n]{{1,128}}{_QUOTE}\s{{0,4}},){{2,3}}"
         rf"\s{{0,4}}{_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}}){_QUOTE}",
     ),
     (
@@ -259,7 +260,8 @@ COMMANDS: Final = (
     (
         "csrf-token",
         ("csrf-token",),
-        rf"name={_QUOTE}csrf-token{_QUOTE}\s{{1,4}}content={_QUOTE}(?P<secret>[^\"'\\<>]{{16,512}})",
+        rf"name={_QUOTE}csrf-token{_QUOTE}\s{{1,4}}"
+        rf"content={_QUOTE}(?P<secret>[^\"'\\<>]{{16,512}})",
     ),
     ("cli-login", ("lftp ",), rf"\blftp\b{_ARGUMENTS}[ \t]-u[ \t]{{0,4}}[\w.@-]{{1,64}},{_VALUE}"),
     (
@@ -292,7 +294,8 @@ COMMANDS: Final = (
     (
         "jwk",
         ("kty",),
-        rf"kty{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE}oct{_QUOTE}[^{{}}]{{0,512}}?{_QUOTE}k{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE}"
+        rf"kty{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE}oct{_QUOTE}[^{{}}]{{0,512}}?"
+        rf"{_QUOTE}k{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE}"
         r"(?P<secret>[\w-]{16,4096})",
     ),
     *_foreign_words(),

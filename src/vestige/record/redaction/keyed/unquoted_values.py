@@ -39,7 +39,8 @@ _TYPE = re.compile(
 )
 
 _BLOCK_SCALAR = re.compile(
-    r"[|>][+-]?[0-9]?[ \t]{0,8}(?:\n|\\n)[ \t]{1,32}(?P<v>[^\s\\]{4,4096})[ \t]{0,8}(?=\n|\\n|\Z|\")"
+    r"[|>][+-]?[0-9]?[ \t]{0,8}(?:\n|\\n)[ \t]{1,32}(?P<v>[^\s\\]{4,4096})"
+    r"[ \t]{0,8}(?=\n|\\n|\Z|\")"
 )
 """A value of one word on the line after its key: `secret: |` in YAML."""
 _TYPED = re.compile(r"""[\w.\[\]|&?<> ]{1,48}?\s{0,4}=\s{0,4}(?=[brBR]{0,2}\\*["'])""")
@@ -147,7 +148,8 @@ def find_line_value(context: KeyContext, at: int, lowest: int) -> Iterator[Hit]:
 _COOKIE = re.compile(r"[\w!#$%&'*+.^`|~-]{1,128}=(?P<v>[^\s;]{0,256})")
 _SCHEME_VALUE = re.compile(
     r"(?i)(?:bearer|basic|digest|token|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth"
-    r"|aws4-hmac-sha256|hawk|ntlm|splunk|authtoken|private-token|kubernetes)[ \t]{1,4}(?P<v>[^\s\"'\\]{1,4096})"
+    r"|aws4-hmac-sha256|hawk|ntlm|splunk|authtoken|private-token|kubernetes)[ \t]{1,4}"
+    r"(?P<v>[^\s\"'\\]{1,4096})"
 )
 _ONE_WORD = re.compile(r"""[^\s"'\\]{1,4096}+(?=[ \t]{0,8}(?:[\n\r"'\\]|\Z))""")
 _CALL = re.compile(r"[\w.]{0,64}[({\[<]")

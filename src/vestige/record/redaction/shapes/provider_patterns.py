@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from vestige.record.redaction.model_patterns import END, HEX_ID, MODEL_MARKERS, MODELS, START
+from vestige.record.redaction.shapes.model_patterns import END, HEX_ID, MODEL_MARKERS, MODELS, START
 
 _ASANA_HINTS = " ".join(f"{first}/{digit}" for first in "012" for digit in "0123456789")
 
@@ -166,7 +166,8 @@ PROVIDERS: Final = (
     (
         "newrelic",
         "NRAK- NRII- NRJS- NRRA- NRBR- NRAL",
-        r"(?:NR(?:AK|II|JS|RA|BR)-[\w-]{16,}|\b(?:[a-z]{2}[0-9]{2}xx)?[a-f0-9]{30,36}(?:FFFF)?NRAL\b)",
+        r"(?:NR(?:AK|II|JS|RA|BR)-[\w-]{16,}"
+        r"|\b(?:[a-z]{2}[0-9]{2}xx)?[a-f0-9]{30,36}(?:FFFF)?NRAL\b)",
     ),
     (
         "honeycomb",

@@ -71,8 +71,8 @@ MODELS: Final = (
     (
         "novita",
         "sk_",
-        START
-        + r"sk_(?!live_|test_|prod_|dev_|org_|car_)(?=[A-Za-z_-]{0,30}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43,}",
+        START + r"sk_(?!live_|test_|prod_|dev_|org_|car_)(?=[A-Za-z_-]{0,30}[0-9])"
+        r"(?=[\w-]{0,40}[A-Z])[\w-]{43,}",
     ),
     ("cartesia", "sk_car_", START + r"sk_car_[\w-]{20,}"),
     ("friendli", "flp_", START + r"flp_[A-Za-z0-9]{40,}" + END),

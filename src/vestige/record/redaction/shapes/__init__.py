@@ -1,0 +1,1 @@
+"""Tables of secrets that have a shape of their own."""
