@@ -98,6 +98,28 @@ NEWEST = {
         allowed=("error/reported",),
     ),
 }
+
+
+class Loop(NamedTuple):
+    """A program without agents of a Python framework, whose tools are in the tree all the same."""
+
+    file: str
+    packages: tuple[str, ...]
+    finding: str = "tool/failed"
+    prefix: str = ""
+    """Beginning of the names of its tools."""
+    ignored: tuple[str, ...] = ()
+    """What differs in each of its requests."""
+    allowed: tuple[str, ...] = ()
+
+
+LOOPS = {
+    "litellm": Loop("litellm_loop.py", ("litellm", "mcp"), "tool/soft-error"),
+    "mcp": Loop("mcp_loop.py", ("mcp>=2", "openai"), allowed=("error/reported",)),
+    "claude_agent_sdk": Loop(
+        "claude_sdk.py", ("claude-agent-sdk",), prefix="mcp__shop__", ignored=("uuid",)
+    ),
+}
 MODULES = {"langchain": "langchain", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
 
 
@@ -126,6 +148,38 @@ def test_an_agent_of_the_newest_release_has_its_tree(
     if python is None:
         pytest.skip(f"{', '.join(agent.packages)} cannot be installed here")
     check_agent(agent, home, provider, python)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_of_the_newest_release_has_its_tools(
+    home: Home, provider: Provider, tmp_path: Path, name: str
+) -> None:
+    loop = LOOPS[name]
+    python = frameworks.make_environment(tmp_path / "environment", loop.packages)
+    if python is None:
+        pytest.skip(f"{', '.join(loop.packages)} cannot be installed here")
+    plain = frameworks.run_plain(python, loop.file, provider)
+    provider.digests()
+    recording = frameworks.record_agent(home, python, loop.file, provider)
+    assert recording.output == plain
+    assert recording.digests == provider.digests()
+    tools = recording.of_type("tool")
+    assert [span.name for span in tools] == [loop.prefix + name for name in frameworks.TOOLS]
+    assert all(span.input is not None and span.output is not None for span in tools)
+
+    text = frameworks.check(home, recording.run)
+    found = frameworks.find_findings(text)
+    failed = [span for _, code, span in found if code == loop.finding]
+    assert failed == [tools[1].short_id.rpartition(".")[2]], text
+    others = {code for severity, code, _ in found if severity in ("error", "warning")}
+    assert others - {loop.finding, *loop.allowed} == set(), text
+
+    options = [word for rule in loop.ignored for word in ("--ignore", rule)]
+    run = recording.run
+    replayed = frameworks.replay_agent(home, run, python, loop.file, provider, *options)
+    assert plain.strip() in replayed
+    assert provider.digests() == []
 
 
 def check_agent(agent: Agent, home: Home, provider: Provider, python: str) -> None:

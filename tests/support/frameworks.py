@@ -106,8 +106,11 @@ def record_agent(home: Home, python: str, agent: str, provider: Provider) -> Rec
     return Recording(output, run, digests)
 
 
-def replay_agent(home: Home, run: Run, python: str, agent: str, provider: Provider) -> str:
-    command = [*_tool("replay", "--home", str(home.root)), run.info.id, "--", python, agent]
+def replay_agent(
+    home: Home, run: Run, python: str, agent: str, provider: Provider, *options: str
+) -> str:
+    replay = _tool("replay", "--home", str(home.root), *options)
+    command = [*replay, run.info.id, "--", python, agent]
     return _run(command, provider.environment(port=9))
 
 
