@@ -39,7 +39,7 @@ async function runsLike(words: string): Promise<Command[]> {
   const byId = /^r\d+$/.test(text);
   const { runs } = await get<ListData>(
     "list",
-    byId ? { limit: 1000 } : { filter: text, limit: 50 },
+    byId ? { limit: 1000 } : { filter: text, limit: 200 },
   );
   const inHead = (run: RunRow): boolean =>
     `${taskOf(run)} ${run.name}`.toLowerCase().includes(text);

@@ -128,7 +128,7 @@ export function Home() {
           <ColumnMenu shown={columns} toggle={toggleColumn} />
         </span>
       </div>
-      <Totals options={options} version={String(runs.changes)} />
+      <Totals options={options} version={String(runs.changes)} stale={runs.stale} />
       {runs.error && (
         <div class="page-pad">
           <Failed error={runs.error} />

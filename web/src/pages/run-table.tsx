@@ -138,7 +138,8 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
   return (
     <div class="column grow">
       <div
-        class="runtable column grow"
+        class={`runtable column grow ${runs.stale ? "stale" : ""}`}
+        aria-busy={runs.stale}
         role="table"
         aria-label="Runs"
         aria-rowcount={runs.more ? -1 : rows.length}

@@ -6,11 +6,24 @@ import { useAnswer } from "../use-query";
 import type { ListOptions } from "./use-runs";
 import { listParams } from "./use-runs";
 
-export function Totals({ options, version }: { options: ListOptions; version: string }) {
+interface Props {
+  options: ListOptions;
+  version: string;
+  /** True while the runs of another filter are shown. */
+  stale: boolean;
+}
+
+export function Totals({ options, version, stale }: Props) {
   // `limit` 1: only the totals are of interest.
   const params = { ...listParams(options), sort: null, reverse: null, limit: 1, totals: true };
   const { data } = useAnswer<ListData>("list", params, version);
   const totals = data?.totals;
+  if (stale)
+    return (
+      <div class="totals quiet" role="status">
+        Searching…
+      </div>
+    );
   if (!totals) return <div class="totals quiet">…</div>;
   const unpriced = totals.unpriced_models.length;
   const known = totals.unpriced_models.filter((model) => model !== "?");

@@ -17,6 +17,8 @@ export interface Runs {
   error: ApiError | null;
   more: boolean;
   looking: boolean;
+  /** True while the rows are still those of a previous filter or order. */
+  stale: boolean;
   /** Counts live updates, after which totals are stale. */
   changes: number;
   loadMore: () => void;
@@ -50,6 +52,7 @@ export function useRuns(options: ListOptions): Runs {
   const [changes, setChanges] = useState(0);
   const params: Params = { ...listParams(options), limit: PAGE };
   const key = JSON.stringify(options);
+  const [shownKey, setShownKey] = useState(key);
   /** New rows of a sorted list may belong anywhere: it is loaded again. */
   const sorted = options.sort !== "" || options.reverse;
 
@@ -70,7 +73,10 @@ export function useRuns(options: ListOptions): Runs {
     } catch (problem) {
       if (mine === turn.current) setError(asApiError(problem));
     } finally {
-      if (mine === turn.current) setLooking(false);
+      if (mine === turn.current) {
+        setLooking(false);
+        if (!refresh) setShownKey(key);
+      }
     }
   };
 
@@ -99,6 +105,7 @@ export function useRuns(options: ListOptions): Runs {
     error,
     more: next !== null,
     looking,
+    stale: shownKey !== key,
     changes,
     loadMore: () => {
       if (next !== null && !looking) void load(next);

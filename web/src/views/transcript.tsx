@@ -14,7 +14,9 @@ import type { CallItem, Item, MessageItem, Text, ToolItem } from "../types";
 import { useAnswer } from "../use-query";
 import type { MessagesData } from "./messages";
 import { useSteps } from "./selection";
+import { useOverview } from "./step-index";
 import { useItems } from "./transcript-pages";
+import { withTask } from "./transcript-task";
 import type { ViewProps } from "./view-props";
 import "./transcript.css";
 
@@ -23,7 +25,9 @@ export default function Transcript({ run }: ViewProps) {
   const time = range.value;
   const at = run.at(selected.value);
   const narrowed = words !== "" || time !== null || run.run.outcome === "running";
-  const { items, read, error, complete, more, again } = useItems(run, narrowed, at);
+  const { items: loaded, read, error, complete, more, again } = useItems(run, narrowed, at);
+  const task = useOverview(run).data?.task ?? "";
+  const items = useMemo(() => withTask(loaded, task), [read, task]);
   const shown = useMemo(
     () =>
       !words && !time
@@ -33,7 +37,7 @@ export default function Transcript({ run }: ViewProps) {
               (!words || textOf(item).includes(words)) &&
               (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us)),
           ),
-    [read, words, time?.from_us, time?.to_us],
+    [items, words, time?.from_us, time?.to_us],
   );
   const spans = useMemo(
     () => [
@@ -41,7 +45,7 @@ export default function Transcript({ run }: ViewProps) {
     ],
     [shown, run],
   );
-  const executed = useMemo(() => executedCalls(items), [read]);
+  const executed = useMemo(() => executedCalls(items), [items]);
   const keyOf = useCallback((row: number) => shown[row]!.cursor, [shown]);
   useSteps(run, spans);
   const active = useMemo(
