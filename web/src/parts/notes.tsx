@@ -1,7 +1,7 @@
 /** Notes of people on a run or a span: read, and written where there is a server. */
 
 import { signal } from "@preact/signals";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { exported, post } from "../api";
 import type { NotesData } from "../types";
 import { asApiError, useAnswer } from "../use-query";
@@ -89,7 +89,8 @@ export function Notes({ run, span = null, adding, onDone }: NotesProps) {
     if (!to) onDone?.();
   };
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
+  // Before the next event: keys typed right after the click belong to the note, not to shortcuts.
+  useLayoutEffect(() => {
     if (open) field.current?.focus();
   }, [open]);
   const send = async (event: Event): Promise<void> => {
