@@ -353,6 +353,7 @@ def test_an_exception_is_the_sdks_own(
     ]
 
 
+@pytest.mark.slow
 def test_a_client_is_left_as_it_was(recorder: Recorder, url: str) -> None:
     client = openai_client(url)
     raw = type(client.chat.completions.with_raw_response)

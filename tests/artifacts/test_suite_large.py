@@ -17,6 +17,8 @@ from vestige.home import Home
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 
+pytestmark = pytest.mark.slow
+
 PASSED = 6_000
 BYTES_PER_CASE = 500
 """60,000 passing tests make a bundle of at most 30 MB."""

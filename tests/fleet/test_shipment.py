@@ -193,6 +193,7 @@ def test_a_window_beyond_reason_and_an_unknown_encoding_are_refused() -> None:
         unpack(bytes(PARCEL_PACKED_MAX + 1), "identity")
 
 
+@pytest.mark.slow
 def test_the_longest_body_fits_a_parcel_even_when_nothing_compresses() -> None:
     """Else it could never be sent: the limits are made for each other."""
     data = random.Random(7).randbytes(BODY_MAX)

@@ -426,6 +426,7 @@ def test_links_are_not_followed(format: str, tmp_path: Path) -> None:
     assert list(get_format(format).find_runs(tmp_path)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.data())
 def test_any_value_in_any_field_is_read_without_an_error(data: st.DataObject) -> None:

@@ -111,6 +111,7 @@ SPANS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(SPANS, max_size=3), st.sampled_from(["traces", "logs"]), JSON)
 def test_whatever_a_span_holds_it_is_taken_or_refused(

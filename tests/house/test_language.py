@@ -162,6 +162,7 @@ def test_no_name_is_on_the_list_of_banned_ones() -> None:
     assert found.places == {}
 
 
+@pytest.mark.slow
 def test_no_banned_word_is_in_what_a_person_reads() -> None:
     found = Counts()
     for path in text_files():

@@ -27,6 +27,7 @@ def read_plain(path: Path) -> str:
     return _SPACE.sub(" ", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["src", "docs", "README.md", "examples", "web/src"])
 def test_no_replaced_phrase_returns(folder: str) -> None:
     root = ROOT / folder

@@ -121,7 +121,7 @@ def test_one_record_goes_from_a_line_of_code_to_a_line_on_the_screen(
 
     assert shown.exit_code == 0
     # The clock counts its callers, and background threads are among them if a step takes long.
-    assert re.search(r"tool search\(q=refund\) [12]\.0ms → ok tool_call_id=call_7", text)
+    assert re.search(r"tool search\(q=refund\) \d\.0ms → ok tool_call_id=call_7", text)
     with open_store(find_store(home), readonly=True) as store:
         finished = store.load_run(run.run_id)
     # The arguments are read from the body when a line is printed.
@@ -157,5 +157,5 @@ def test_the_same_record_when_the_agent_dies_on_the_way(home: Home) -> None:
     shown = vestige("show", "--home", home.root).stdout
 
     assert "triage: interrupted" in shown
-    assert "tool search 0µs → interrupted" in shown
+    assert "tool search → interrupted" in shown
     assert "!! process exited unexpectedly after tool search" in shown

@@ -130,6 +130,7 @@ def completed(scanner: Scanner) -> Scanner:
     return scanner
 
 
+@pytest.mark.slow
 def test_a_scanner_from_disk_gives_the_same_answers_as_a_compiled_one(tmp_path: Path) -> None:
     lines = [b'{"a":"%s"}' % marker.literal for marker in all_markers()]
     lines += [b'{"prompt_tokens":12}', b'{"text":"plain words"}', b'{"password":"x"}', SECRET]

@@ -274,6 +274,7 @@ def test_a_sync_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
     assert len(failures) == 2
 
 
+@pytest.mark.slow
 def test_the_cost_of_new_spans_does_not_grow_with_the_store(tmp_path: Path) -> None:
     """Span ids are random. Entries of new spans must still be on few pages of the indexes."""
     path = tmp_path / "store.db"

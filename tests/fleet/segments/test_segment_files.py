@@ -45,7 +45,7 @@ def s3() -> Iterator[str]:
         yield "s3://traces"
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", pytest.param("s3", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place for segments that is empty."""
     if request.param == "directory":
@@ -176,6 +176,7 @@ def test_files_that_are_no_segments_are_left_alone(
     assert (tmp_path / "segments" / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_bucket_that_does_not_exist_is_named(s3: str) -> None:
     with pytest.raises(StoreError, match=r"s3://absent/.*NoSuchBucket"):
         open_storage("s3://absent/x").put(make_key(WRITER, 1), b"x")
