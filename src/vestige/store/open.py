@@ -134,6 +134,24 @@ def render_server_schema(
     return ";\n".join(render_ddl(parse_address(location).database, options)) + ";"
 
 
+def grant_on_server(location: str, tenant: str, user: str, *, run: bool = True) -> str:
+    """Let a user of the database read the rows of one tenant. Return the statements."""
+    from vestige.store.clickhouse.address import parse_address
+    from vestige.store.clickhouse.client import Client
+    from vestige.store.clickhouse.row_policies import render_grants
+
+    address = parse_address(location)
+    statements = render_grants(address, tenant, user)
+    if run:
+        client = Client.connect(address)
+        try:
+            for statement in statements:
+                client.command(statement)
+        finally:
+            client.close()
+    return ";\n".join(statements) + ";"
+
+
 def read_server_status(location: str) -> EngineStatus:
     """Return versions, sizes and problems of a store on a server."""
     from vestige.store.clickhouse.operations import read_status

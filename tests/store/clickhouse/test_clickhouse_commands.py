@@ -18,6 +18,9 @@ from vestige.fleet.server.receive import Receiver
 from vestige.home import Home
 from vestige.server.routes import health
 from vestige.server.server_state import Server
+from vestige.store.clickhouse.address import parse_address
+from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.row_policies import render_grants
 from vestige.store.open import open_store, read_change_marker
 from vestige.store.protocol import SearchQuery
 
@@ -139,3 +142,13 @@ def test_metrics_show_the_state_of_the_engine_and_of_the_segments(
     assert gauges["vestige_segments_rejected"] == 0
     assert gauges["vestige_segments_lag_seconds"] >= 0
     assert gauges["vestige_store_runs"] == 1
+
+
+def test_the_server_parses_the_statements_of_row_policies(address: str) -> None:
+    client = Client.connect(parse_address(address))
+    for statement in render_grants(client.address, "acme", "grafana"):
+        assert client.value("SELECT formatQuery({text:String})", text=statement)
+    client.close()
+    result = CliRunner().invoke(cli, ["store", "grant", "acme", "grafana"])
+    # This engine has no users: the statement arrives, and the answer is an error with its reason.
+    assert result.exit_code == 3 and "Not enough privileges" in result.output

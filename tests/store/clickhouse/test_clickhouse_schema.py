@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -94,6 +96,29 @@ def test_hostile_cluster_options_are_refused() -> None:
             render_server_schema("clickhouse://db/team", **options)
 
 
+def test_row_policies_bind_a_user_to_one_tenant(golden: Golden) -> None:
+    """The engine of the tests cannot create users, so this text is compared and parsed only."""
+    arguments = ["store", "grant", "acme", "grafana", "--store", "clickhouse://v@db/t", "--print"]
+    result = CliRunner().invoke(cli, arguments)
+
+    assert result.exit_code == 0
+    golden("clickhouse_grants.sql", result.output)
+    for table in schema.USER_TABLES:
+        policy = f"ON t.{table} FOR SELECT USING tenant = 'acme' TO `grafana`"
+        assert policy in result.output
+        assert f"GRANT SELECT ON t.{table} TO `grafana`" in result.output
+
+
+@pytest.mark.parametrize(
+    ("tenant", "user"),
+    [("a' OR 1", "bob"), ("acme", "bob` , `ann"), ("acme", ""), ("acme", "v"), ("", "bob")],
+)
+def test_hostile_names_get_no_row_policy(tenant: str, user: str) -> None:
+    arguments = ["store", "grant", tenant, user, "--store", "clickhouse://v@db/t", "--print"]
+
+    assert CliRunner().invoke(cli, arguments).exit_code == 2
+
+
 def test_the_command_prints_the_tables() -> None:
     result = CliRunner().invoke(cli, ["store", "init", "--store", "clickhouse://db/t", "--print"])
 
@@ -126,8 +151,13 @@ def test_the_compose_file_starts_two_servers_behind_a_balancer() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services = compose["services"]
 
-    assert {"clickhouse", "server-1", "server-2", "balancer"} <= set(services)
+    assert {"clickhouse", "s3", "server-1", "server-2", "loader", "balancer"} <= set(services)
     assert services["server-1"] == services["server-2"]
+    assert services["loader"]["environment"] == services["server-1"]["environment"]
+    place = services["loader"]["environment"]["VESTIGE_SEGMENTS"]
+    assert place.removeprefix("s3://").partition("/")[0] in services["bucket"]["command"][0]
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= set(services)
     address = services["server-1"]["environment"]["VESTIGE_STORE"]
     assert parse_address(address).host == "clickhouse"
     for service in services.values():
@@ -148,12 +178,14 @@ def test_the_options_of_deployed_commands_exist(monkeypatch: pytest.MonkeyPatch)
         if "spec" in each.get("spec", {}).get("template", {})
     ]
     commands = [
-        service["command"] for service in compose["services"].values() if "command" in service
+        service["command"]
+        for service in compose["services"].values()
+        if service["image"] == "vestige:latest"
     ]
     commands += [container["command"] for spec in specs for container in spec["containers"]]
     runner = CliRunner()
 
-    assert len(commands) == 5
+    assert len(commands) == 7
     for command in commands:
         assert command[0] == "vestige"
         names = [part for part in command if part.startswith("--")]
@@ -164,9 +196,25 @@ def test_the_options_of_deployed_commands_exist(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_manifests_refer_to_objects_that_they_define() -> None:
     manifests = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "vestige.yaml").read_text()))
-    by_kind = {each["kind"]: each for each in manifests}
+    by_kind = {each["kind"]: each for each in reversed(manifests)}  # the servers come first
     pod = by_kind["Deployment"]["spec"]["template"]
+    deployments = [each for each in manifests if each["kind"] == "Deployment"]
 
+    assert [each["metadata"]["name"] for each in deployments] == ["vestige", "vestige-loader"]
+    for each in deployments:
+        template = each["spec"]["template"]
+        assert each["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+        secrets = {
+            (found["secretKeyRef"]["name"], found["secretKeyRef"]["key"])
+            for variable in template["spec"]["containers"][0]["env"]
+            for found in [variable["valueFrom"]]
+        }
+        assert secrets == {
+            ("vestige-clickhouse", "password"),
+            ("vestige-s3", "key"),
+            ("vestige-s3", "secret"),
+        }
+    assert is_segments_place(by_kind["ConfigMap"]["data"]["VESTIGE_SEGMENTS"])
     assert set(by_kind) == {"ConfigMap", "Job", "PersistentVolumeClaim", "Deployment", "Service"}
     assert by_kind["Deployment"]["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
     assert by_kind["Service"]["spec"]["selector"] == pod["metadata"]["labels"]
@@ -177,6 +225,23 @@ def test_the_manifests_refer_to_objects_that_they_define() -> None:
     claim = pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
     assert claim == by_kind["PersistentVolumeClaim"]["metadata"]["name"]
     parse_address(by_kind["ConfigMap"]["data"]["VESTIGE_STORE"])
+
+
+def is_segments_place(text: str) -> bool:
+    return re.fullmatch(r"s3://[a-z0-9.-]+/[a-z0-9/_-]+", text) is not None
+
+
+def test_the_image_contains_what_the_servers_and_the_loader_need() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    extras = re.findall(r"'\.\[([a-z0-9,]+)\]'", text)
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+
+    assert extras == ["clickhouse,s3"]
+    assert set(extras[0].split(",")) <= set(project["optional-dependencies"])
+    words = json.loads(re.findall(r"^CMD (.*)", text, re.MULTILINE)[0])
+    assert words[0] == "vestige" and CliRunner().invoke(cli, [words[1], "--help"]).exit_code == 0
+    # Commands of the manifests start with the name of the program, which is on the PATH.
+    assert "PATH=/opt/vestige/bin:$PATH" in text
 
 
 def test_the_system_logs_of_the_server_have_an_end() -> None:

@@ -16,6 +16,7 @@ STORE: Final = {
     "init": "vestige.cli.manage.store_engine:init",
     "upgrade": "vestige.cli.manage.store_engine:upgrade",
     "copy": "vestige.cli.manage.store_engine:copy",
+    "grant": "vestige.cli.manage.store_engine:grant",
     "load": "vestige.cli.manage.load_segments:load",
     "collect": "vestige.cli.manage.collect:collect",
     "recover": "vestige.cli.manage.recover:recover",

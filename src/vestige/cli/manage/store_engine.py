@@ -1,4 +1,4 @@
-"""`vestige store init`, `upgrade`, `status`, `copy`: a store on a ClickHouse server."""
+"""`vestige store init`, `upgrade`, `status`, `copy`, `grant`: a store on a ClickHouse server."""
 
 from __future__ import annotations
 
@@ -183,3 +183,29 @@ def copy(source: str, target: str, no_verify: bool) -> None:
         return
     counts = verify_server_copy(path, target)
     click.echo("Copied and verified: " + ", ".join(f"{n[0]} {name}" for name, n in counts.items()))
+
+
+@click.command(
+    "grant",
+    cls=Examples,
+    examples="""
+  vestige store grant acme grafana_acme --print
+  vestige store grant acme grafana_acme --store clickhouse://db:8123/vestige
+""",
+    exits="0 done, 2 bad address or name, 3 server unreachable or not allowed",
+)
+@click.argument("tenant")
+@click.argument("user")
+@click.option("--print", "print_only", is_flag=True, help="Print the SQL; change nothing.")
+@_address_option
+@home_option
+def grant(tenant: str, user: str, print_only: bool, address: str | None, home: Home) -> None:
+    """Let a user of ClickHouse read the rows of one tenant, by row policies.
+
+    For dashboards and notebooks that query the database themselves. The user must exist, and
+    Vestige's own user needs the right to create row policies.
+    """
+    from vestige.store.open import grant_on_server
+
+    text = grant_on_server(_find_address(home, address), tenant, user, run=not print_only)
+    click.echo(text if print_only else f"{user} can read the rows of {tenant}.")
