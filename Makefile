@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers keep two cores busy: tests wait for processes and browsers a third of their time.
 WORKERS := 3
 
-.PHONY: help demo browser services test test-fast test-full check format bench docs site dist screenshots clean
+.PHONY: help demo browser services test test-fast test-full check format bench bench-large docs site dist screenshots clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*##/  —/'
@@ -40,6 +40,12 @@ format: $(VENV)/.dev        ## format everything: Python and web/
 
 bench: $(VENV)/.bench browser       ## measure, beside the floor and the peers; writes bench/RESULTS.md
 	$(PYTHON) -m bench
+
+# Each call adds a million spans to both stores, so ten calls make ten million.
+LARGE := /var/tmp/vestige-large
+bench-large: $(VENV)/.dev   ## add a million spans to a large store of each engine, time every command
+	for engine in sqlite clickhouse; do $(PYTHON) -m bench.large_stores $(LARGE) --engine $$engine --spans 1000000 --seconds 3600 --questions || exit 1; done
+	$(PYTHON) -m bench.large_stores $(LARGE) --table
 
 site: $(VENV)/.dev          ## build the documentation into build/site
 	$(VENV)/bin/zensical build --strict --clean -f mkdocs.yml

@@ -1,5 +1,6 @@
 """Both engines of a store at millions of spans: the cost of each million, and of every question.
 
+    make bench-large                                                         # all of the below
     python -m bench.large_stores FOLDER --engine sqlite --spans 1000000      # adds a million
     python -m bench.large_stores FOLDER --engine clickhouse --questions
     python -m bench.large_stores FOLDER --table
@@ -41,7 +42,7 @@ RUNS_PER_BATCH = 1_250
 """25,000 spans, which are the 50,000 records of one transaction of the loader."""
 TEXT_BYTES_MAX = 64_000_000
 RUNS_PER_DAY = 50_000
-QUESTION_S = float(os.environ.get("Q", 8.0))
+QUESTION_S = 8.0
 """The time for which one question is repeated, at least three times."""
 REPEATS_MAX = 50
 NOW_NS = time.time_ns() // 10**9 * 10**9

@@ -188,11 +188,12 @@ class ClickHouseReader(StoreConnection):
 
     def find_rootless_traces(self, before_ns: int) -> Sequence[RootlessTrace]:
         view = self._view()
+        rootless = "root_span IS NULL AND imported_ns < {before:Int64}"
+        ids = f"SELECT id FROM runs WHERE {view.visible('runs')} AND {rootless}"
         runs = self._query(
             view,
-            f"SELECT id, run_id, tenant, started_ns, last_ns FROM {view.current('runs')}"
-            " WHERE root_span IS NULL AND imported_ns IS NOT NULL"
-            " AND imported_ns < {before:Int64}",
+            "SELECT id, run_id, tenant, started_ns, last_ns"
+            f" FROM {view.current('runs', f'id IN ({ids})')} WHERE {rootless}",
             before=before_ns,
         )
         found = []
