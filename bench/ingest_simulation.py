@@ -3,8 +3,8 @@
     python -m bench.ingest_simulation --spans-per-day 1e9 --minutes 30 --seed 1
 
 It answers two questions of docs/scaling.md: whether a record can be missing or stored twice, and
-how late records are visible. Time goes in steps of one second. Agents keep records in journals until
-they are acknowledged, servers write segments, one loader commits them in batches with the limits of
+how late records are visible. Time goes in steps of one second. Agents keep records in journals
+until they are acknowledged, servers write segments, one loader commits them in batches with the limits of
 the real one, and the store knows records by writer and seq (SeqRanges, as it is in use). Every
 process and store fails at random moments, also between a step and its acknowledgement.
 
