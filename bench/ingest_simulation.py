@@ -4,9 +4,9 @@
 
 It answers two questions of docs/scaling.md: whether a record can be missing or stored twice, and
 how late records are visible. Time goes in steps of one second. Agents keep records in journals
-until they are acknowledged, servers write segments, one loader commits them in batches with the limits of
-the real one, and the store knows records by writer and seq (SeqRanges, as it is in use). Every
-process and store fails at random moments, also between a step and its acknowledgement.
+until they are acknowledged, servers write segments, one loader commits them in batches with the
+limits of the real one, and the store knows records by writer and seq (SeqRanges, as it is in use).
+Every process and store fails at random moments, also between a step and its acknowledgement.
 
 `Faults` can switch a rule off, which shows that the simulation would see the loss.
 """
