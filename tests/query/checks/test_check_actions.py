@@ -142,6 +142,43 @@ def test_an_answer_from_a_tool_result_is_supported(home: Home) -> None:
     assert findings(home, answer_evidence.unsupported_answer) == []
 
 
+def test_a_final_answer_from_memory_is_found_without_a_claim(home: Home) -> None:
+    text = 'I know the museum.\n```py\nfinal_answer("33149 yen")\n```'
+    with recording(home) as run:
+        called = code_step(run, text)
+
+    (found,) = findings(home, answer_evidence.unsupported_answer)
+
+    assert (found.kind, found.cause) == ("answer/no-evidence", called.id)
+    assert "from memory" in found.message
+
+
+def test_a_final_answer_that_a_tool_returned_is_healthy(home: Home) -> None:
+    with recording(home) as run:
+        think(run, request(text=TASK), answer(call({"city": "Oslo"})))
+        use(run, output="The museum charged 33149 yen in 2019.")
+        code_step(run, '```py\nfinal_answer("33149 yen")\n```')
+
+    assert findings(home, answer_evidence.unsupported_answer) == []
+
+
+def test_an_assumption_of_a_puzzle_is_healthy_and_assumed_data_is_not(home: Home) -> None:
+    puzzle = "Let's assume that the first guard lies. Then the second one is honest."
+    with recording(home) as run:
+        think(run, request(text="Which guard lies?"), answer(text=puzzle))
+    assert findings(home, answer_evidence.unsupported_answer) == []
+
+
+def test_assumed_data_without_a_tool_is_found(home: Home) -> None:
+    text = "Let's assume the search results are 12 and 14.\n```py\nprices = [12, 14]\n```"
+    with recording(home) as run:
+        called = code_step(run, text)
+
+    (found,) = findings(home, answer_evidence.unsupported_answer)
+
+    assert (found.kind, found.cause) == ("answer/made-up", called.id)
+
+
 def test_a_polite_answer_without_tools_is_healthy(home: Home) -> None:
     with recording(home) as run:
         think(run, request(text="thanks!"), answer(text="You are welcome. Ask me anything."))

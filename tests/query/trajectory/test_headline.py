@@ -7,7 +7,12 @@ import pytest
 from support.programs import load
 from vestige.home import Home
 from vestige.query.error_text import find_message
-from vestige.query.trajectory.headline import make_headline, step_result, step_title
+from vestige.query.trajectory.headline import (
+    make_headline,
+    result_line,
+    step_result,
+    step_title,
+)
 from vestige.query.trajectory.model import Action, Item, Step
 from vestige.recorder import Recorder
 
@@ -104,3 +109,27 @@ def test_a_step_without_text_is_titled_by_its_span(home: Home) -> None:
 
     assert step_title(step) == "case_one"
     assert make_headline(step) == "case_one"
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        ("Address: https://a.example/x\nViewport: page 1 of 3", "Viewport: page 1 of 3"),
+        ("Address: google: red shoes 2021\n## Results", "## Results"),
+        ("Address: https://a.example/x", "Address: https://a.example/x"),
+        ("Price: 12 EUR", "Price: 12 EUR"),
+        ("", "(empty)"),
+    ],
+)
+def test_a_result_is_shown_by_a_line_that_does_not_repeat_the_arguments(
+    result: str, shown: str
+) -> None:
+    arguments = '{"url": "https://a.example/x", "query": "red shoes 2021"}'
+    assert result_line(result, arguments) == shown
+
+
+def test_code_is_shown_by_a_line_with_words() -> None:
+    action = make_action("")
+    action.error = None
+    action.arguments = text("assistant", 'final_answer("""The price\nis 12 EUR.\n""")\n')
+    assert make_headline(make_step(actions=[action])) == "code: is 12 EUR. -> error"

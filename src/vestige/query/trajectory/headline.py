@@ -16,6 +16,7 @@ THOUGHT_SHOWN: Final = 110
 ARGUMENTS_SHOWN: Final = 70
 RESULT_SHOWN: Final = 90
 TITLE_SHOWN: Final = 100
+LABEL_MAX: Final = 20
 QUOTED_EMPTY: Final = '""'
 """An argument without a name, which a model made up."""
 
@@ -132,7 +133,7 @@ def action_line(action: Action) -> str:
     if action.result is None:
         return head if action.status in ("ok", "unanswered") else f"{head} -> {action.status}"
     mark = "✕ " if action.result.is_error else ""
-    return f"{head} -> {mark}{result_line(action.result.text)}"
+    return f"{head} -> {mark}{result_line(action.result.text, arguments)}"
 
 
 def _error_line(error: str) -> str:
@@ -149,12 +150,18 @@ def _error_line(error: str) -> str:
     return formatting.single_line(error, RESULT_SHOWN)
 
 
-def result_line(text: str) -> str:
-    """Return the first line of a result that says something."""
-    for line in strip_labels(text)[:4_000].splitlines():
-        if line.strip(" =-#*\t"):
-            return formatting.single_line(line, RESULT_SHOWN)
-    return "(empty)"
+def result_line(text: str, arguments: str = "") -> str:
+    """Return the first line of a result that says something the arguments do not."""
+    lines = [line for line in strip_labels(text)[:4_000].splitlines() if line.strip(" =-#*\t")]
+    new = next((line for line in lines if not _repeats(line, arguments)), None)
+    shown = new or (lines[0] if lines else "(empty)")
+    return formatting.single_line(shown, RESULT_SHOWN)
+
+
+def _repeats(line: str, arguments: str) -> bool:
+    """Return whether a line is an argument with a label, such as `Address: https://...`."""
+    label, colon, value = line.strip().rpartition(": ")
+    return bool(colon and len(label) <= LABEL_MAX and len(value) >= 4 and value in arguments)
 
 
 def short_arguments(text: str) -> str:
@@ -174,8 +181,9 @@ def _argument_text(value: object) -> str:
 
 
 def _last_code_line(code: str) -> str:
+    """Return the last line that says something: not only brackets and quotes."""
     lines = [line.strip() for line in code.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("#", ")", "]", "}"))]
+    lines = [line for line in lines if line.strip("()[]{}\"'`,;: ") and line[0] not in "#)]}"]
     return formatting.single_line(lines[-1], ARGUMENTS_SHOWN) if lines else ""
 
 

@@ -1,7 +1,7 @@
 """Answers that nothing supports: no tool ran, or data was made up after a tool failed.
 
-answer/no-evidence    the agent has tools, used none, and claims to have looked something up or
-                      answers from memory; the values of its answer occur nowhere before it
+answer/no-evidence    the agent has tools, and none returned anything; the values of its answer
+                      occur nowhere before it. A chat answer counts if it claims a lookup
 answer/refused        the agent refused the task without using a tool
 answer/made-up        the text says that data is simulated, assumed or a placeholder, where no
                       tool had returned data, or after one failed
@@ -72,7 +72,10 @@ _REPLACED = re.compile(
     r"|extraction|retriev\w+|document|information|reading|call)\b",
     re.IGNORECASE,
 )
-"""What a tool should have returned. A simulation of a process is a computation."""
+"""What a tool should have returned."""
+_SIMULATION = re.compile(r"simulat", re.IGNORECASE)
+_SUPPOSITION = re.compile(r"simulat|assum|let'?s|for the sake|hypothetical", re.IGNORECASE)
+"""Words of computations, proofs and puzzles, too."""
 _WORD = re.compile(r"\d[\d.,:/-]*\d|\d|[^\W\d_]{3,}")
 _NUMBER = re.compile(r"\d[\d.,:/-]*\d")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][\w-]{2,}")
@@ -80,6 +83,7 @@ _COMMON = frozenset(
     ("the", "and", "for", "not", "are", "was", "has", "have", "with", "this", "that", "from")
 )
 """Words of a literal that are not facts."""
+_SENTENCE_END = re.compile(r"[.!?:]\s+|\n")
 _FINAL_CALL = re.compile(r"(?:final_answer|submit|finish)\s*\((.*)\)", re.DOTALL)
 
 
@@ -91,7 +95,7 @@ _FINAL_CALL = re.compile(r"(?:final_answer|submit|finish)\s*\((.*)\)", re.DOTALL
     severity="warning",
     confidence=0.7,
     false_positives="a question that needs no data; an agent whose job is to simulate",
-    version=3,
+    version=4,
 )
 def unsupported_answer(evidence: Evidence) -> Iterator[Finding]:
     yield from islice(_find_unsupported(evidence), FINDINGS_MAX)
@@ -106,7 +110,7 @@ def _find_unsupported(evidence: Evidence) -> Iterator[Finding]:
             if index == 0 and _is_task(evidence, actions):
                 continue
             if action.code or action.is_final or "message_index" in action.call.attributes:
-                made_up = _find_made_up(evidence, action)
+                made_up = _find_made_up(evidence, action, after_failure=failed is not None)
                 if failed is not None and "message_index" in action.call.attributes:
                     break  # in a log of messages, the failed action before it is reported
                 if made_up and (failed is not None or (not has_evidence and names)):
@@ -149,14 +153,18 @@ def _was_executed(tool: SpanInfo) -> bool:
     return tool.input is not None or "message_index" not in tool.attributes
 
 
-def _find_made_up(evidence: Evidence, action: Action) -> str:
-    """Return the words that say that data is made up, if the task does not contain them."""
+def _find_made_up(evidence: Evidence, action: Action, *, after_failure: bool) -> str:
+    """Return the words that say that data is made up, if the task does not contain them.
+
+    A simulation may compute a process, and an assumption may be part of a proof or a puzzle: they
+    count if they replace what a tool returns. After a failure, any assumption counts.
+    """
+    ambiguous = _SIMULATION if after_failure else _SUPPOSITION
     match = next(
         (
             found
             for found in _MADE_UP.finditer(action.text)
-            if not found[0].lower().startswith("simulat")
-            or _REPLACED.match(action.text, found.end())
+            if not ambiguous.search(found[0]) or _REPLACED.match(action.text, found.end())
         ),
         None,
     )
@@ -198,12 +206,15 @@ def _no_evidence_finding(
 ) -> Finding | None:
     action = actions[index]
     claim = _CLAIM.search(action.text) or _MEMORY.search(action.text)
-    if claim is None:
+    if claim is None and not action.is_final:
         return None
     values = _find_new_values(evidence, actions, index)
     if not values:
         return None
     shown = ", ".join(values[:3])
+    begin = "the model answered from memory"
+    if claim is not None:
+        begin = f'the text says "{formatting.single_line(claim[0], 60)}"'
     return make_finding(
         evidence,
         "unsupported-answer",
@@ -212,8 +223,8 @@ def _no_evidence_finding(
         confidence=0.75,
         cause=action.call.id,
         evidence=[action.call.id],
-        message=f'Answer without evidence: the text says "{formatting.single_line(claim[0], 60)}", '
-        f"but no tool ran, and nothing before it contains {shown}.",
+        message=f"Answer without evidence: {begin}, but no tool returned anything, and nothing "
+        f"before it contains {shown}.",
         command=f"vestige body {action.call.short_id} --out --text",
     )
 
@@ -256,4 +267,7 @@ def _find_new_values(evidence: Evidence, actions: Sequence[Action], index: int) 
 
 def _excerpt(text: str, words: str) -> str:
     at = text.find(words)
-    return f'"{formatting.single_line(text[max(0, at - 60) : at + 120].strip(), 180)}"'
+    before = text[max(0, at - 60) : at]
+    ends = [found.end() for found in _SENTENCE_END.finditer(before)]
+    before = before[ends[-1] :] if ends else before
+    return f'"{formatting.single_line((before + text[at : at + 120]).strip(), 180)}"'
