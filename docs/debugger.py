@@ -19,7 +19,7 @@ from vestige.query.answer import Answer
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.checks import all_checks
 from vestige.query.debugger import Debugger
-from vestige.query.tool_table import BY_NAME
+from vestige.query.tool_definitions import BY_NAME
 from vestige.transfer import add_note
 
 Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]

@@ -87,7 +87,7 @@ def test_a_trace_of_a_suite_never_reaches_a_file_that_has_got_our_number(
 ) -> None:
     opening = """
 from pathlib import Path
-from vestige.artifacts.trace_writer import TraceWriter
+from vestige.artifacts.suite_trace_writer import TraceWriter
 from vestige._runtime.clock import SYSTEM
 trace = TraceWriter(Path("events.jsonl"), "shop", "20260210_170000", SYSTEM)
 """

@@ -17,7 +17,7 @@ from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.query.debugger import Debugger
-from vestige.query.tool_table import BY_NAME, ask, check_arguments
+from vestige.query.tool_definitions import BY_NAME, ask, check_arguments
 from vestige.record.note import Note
 from vestige.recorder import Recorder
 from vestige.server.cached_debugger import CachedDebugger

@@ -13,7 +13,7 @@ from support.wink_samples import make_bundle
 from vestige.debug import DebugBundle
 from vestige.formats import zip_index_limits
 from vestige.formats.wink import read
-from vestige.formats.wink.archive import size_limits
+from vestige.formats.wink.archive import write_limits
 from vestige.limits import BUNDLE_MANIFEST_MAX
 
 STATE = (
@@ -25,7 +25,7 @@ def test_more_files_than_a_reader_takes_are_left_out_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Better most of the files, and a word about the others, than a bundle that nobody opens."""
-    monkeypatch.setattr(size_limits, "BUNDLE_MEMBERS_MAX", 100)
+    monkeypatch.setattr(write_limits, "BUNDLE_MEMBERS_MAX", 100)
     monkeypatch.setattr(zip_index_limits, "BUNDLE_MEMBERS_MAX", 100)
     files = {f"workspace/{number:04}": b"%d" % number for number in range(200)}
 
@@ -43,7 +43,7 @@ def test_more_files_than_a_reader_takes_are_left_out_and_named(
 def test_files_with_long_names_fit_into_the_zips_own_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(size_limits, "BUNDLE_DIRECTORY_MAX", 64_000)
+    monkeypatch.setattr(write_limits, "BUNDLE_DIRECTORY_MAX", 64_000)
     monkeypatch.setattr(zip_index_limits, "BUNDLE_DIRECTORY_MAX", 64_000)
     files = {f"workspace/{number:04}{'x' * 800}": b"" for number in range(200)}
 
@@ -74,7 +74,7 @@ def test_states_that_hardly_change_are_not_taken_for_a_bomb(
     """A long run with a small state packs better than a bomb may: a part of it is stored as it
     is.
     """
-    for module in (size_limits, read):
+    for module in (write_limits, read):
         monkeypatch.setattr(module, "BUNDLE_RATIO_FREE", 1_000_000)
     states = [STATE] * 100_000
     files = {f"workspace/{number}": bytes(500_000) for number in range(8)}

@@ -10,7 +10,7 @@ import pytest
 
 from vestige.emit import context
 from vestige.emit.pending_run import PendingRun
-from vestige.integrations.services.web_requests import _wrap_asgi, _wrap_wsgi
+from vestige.integrations.services.incoming_requests import _wrap_asgi, _wrap_wsgi
 from vestige.testing import FakeRecorder
 
 

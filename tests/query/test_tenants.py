@@ -21,7 +21,7 @@ from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home, get_home
 from vestige.query.debugger import Debugger
 from vestige.query.failures.check import _build_evidence
-from vestige.query.tool_table import TOOLS, ask, check_arguments
+from vestige.query.tool_definitions import TOOLS, ask, check_arguments
 from vestige.record.codec import parse_lines
 from vestige.record.note import Note
 from vestige.record.types import AnyRecord, Link, SpanUpdate

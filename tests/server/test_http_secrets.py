@@ -22,7 +22,7 @@ from vestige.collector.loop import catch_up
 from vestige.fleet.api_keys import Keys
 from vestige.home import Home
 from vestige.query.reproduce.request import FORMATS
-from vestige.query.tool_table import TOOLS
+from vestige.query.tool_definitions import TOOLS
 from vestige.record.redaction.output_redaction import output_redactor
 from vestige.server.app import make_app
 from vestige.server.auth import GuardedRoute

@@ -20,7 +20,7 @@ from aiohttp import client_reqrep
 
 import vestige
 import vestige.wire.exchange
-import vestige.wire.headers
+import vestige.wire.header_redaction
 from support.programs import RunProgram, run_in
 from support.provider_answers import chat, chat_stream, refusal
 from support.provider_calls import calls_in

@@ -32,7 +32,7 @@ from vestige.debug import (
 )
 from vestige.home import Home
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, HEADER_SECRETS_MAX
-from vestige.wire.headers import header_secrets, masked_headers, masked_url
+from vestige.wire.header_redaction import header_secrets, masked_headers, masked_url
 
 # No known shape: only registering it helps.
 KEYS = {

@@ -1,6 +1,5 @@
 """Debug bundles for programmers: capture a run into one file, and open such a file."""
 
-from vestige.debug.builder import DebugBundleBuilder
 from vestige.debug.bundle import (
     AgentInfo,
     BundleWarning,
@@ -9,6 +8,7 @@ from vestige.debug.bundle import (
     LogEntry,
     SnapshotPayload,
 )
+from vestige.debug.bundle_builder import DebugBundleBuilder
 from vestige.debug.dispatcher import Dispatcher, PromptExecuted, PromptRendered, ToolInvoked
 from vestige.debug.filesystem import DirectoryFilesystem, Filesystem, MemoryFilesystem
 from vestige.debug.session import Session, Snapshot

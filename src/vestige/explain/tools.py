@@ -1,7 +1,7 @@
 """The tools of an investigation: read-only queries of its runs, and `report`.
 
-Each tool is a query command (query/tool_table.py) with fewer options, to save tokens. There is no
-tool that writes, searches other runs, reads files or reaches the network.
+Each tool is a query command (query/tool_definitions.py) with fewer options, to save tokens. No tool
+writes, searches other runs, reads files or reaches the network.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from vestige.errors import VestigeError
 from vestige.explain.chat_shapes import OfferedTool
 from vestige.explain.scope import Scope
 from vestige.query.answer import Answer
-from vestige.query.tool_table import BY_NAME, Parameter, ask, check_arguments
+from vestige.query.tool_definitions import BY_NAME, Parameter, ask, check_arguments
 
 REPORT: Final = "report"
 

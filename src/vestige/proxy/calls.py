@@ -8,7 +8,7 @@ from vestige.limits import BODY_MAX
 from vestige.wire import dispatch
 from vestige.wire.byte_buffer import ByteBuffer
 from vestige.wire.exchange import Exchange
-from vestige.wire.headers import find_header
+from vestige.wire.header_redaction import find_header
 from vestige.wire.outgoing_request import OutgoingRequest, SpanContext
 
 Headers = Sequence[tuple[str, str]]

@@ -20,7 +20,7 @@ from vestige.proxy.hosts import HostRules
 from vestige.proxy.upstream import BUFFER, Streams, Upstream
 from vestige.wire import capture, dispatch
 from vestige.wire.content_encoding import decode, is_coded
-from vestige.wire.headers import find_header
+from vestige.wire.header_redaction import find_header
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.replaying.player import Answer, Player
 

@@ -31,8 +31,8 @@ import pytest
 from vestige._runtime.gc_pause import pause_gc
 from vestige.artifacts.replay_command import where_of
 from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
+from vestige.artifacts.suite_trace_writer import reason
 from vestige.artifacts.text_sanitizer import TextSanitizer
-from vestige.artifacts.trace_writer import reason
 from vestige.errors import VestigeError
 from vestige.pytest_plugin import replay_arguments, report_text, test_loop
 from vestige.pytest_plugin.session_cases import TestCases

@@ -2,8 +2,8 @@
 
     export_html(debugger, "r7", Path("crash.html"))
 
-The responses come from the API's table of verbs (query/tool_table.py), under the key that `keyOf`
-in web/src/api.ts computes for the same request. The file opens from file://; its policy forbids
+The responses come from the API's verbs (query/tool_definitions.py), under the key that `keyOf` in
+web/src/api.ts computes for the same request. The file opens from file://; its policy forbids
 all network requests. Details that are too large are left out, and the page shows how many.
 """
 
@@ -30,8 +30,8 @@ from vestige.limits import (
 )
 from vestige.query import formatting
 from vestige.query.debugger import Debugger
-from vestige.query.tool_table import BY_NAME, check_arguments
-from vestige.query.tool_table import ask as call_tool
+from vestige.query.tool_definitions import BY_NAME, check_arguments
+from vestige.query.tool_definitions import ask as call_tool
 from vestige.record.run import Run, SpanInfo
 from vestige.server.cached_debugger import CachedDebugger
 from vestige.server.responses import encode

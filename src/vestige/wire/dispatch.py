@@ -20,7 +20,7 @@ from vestige.wire import capture
 from vestige.wire.capture import Policy
 from vestige.wire.content_encoding import decode, is_coded
 from vestige.wire.exchange import Exchange, fault
-from vestige.wire.headers import find_header, header_secrets
+from vestige.wire.header_redaction import find_header, header_secrets
 from vestige.wire.outgoing_request import OutgoingRequest, SpanContext
 from vestige.wire.retry_attempts import Attempts
 

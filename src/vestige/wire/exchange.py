@@ -36,7 +36,7 @@ from vestige.record.body_encoding import LongBody, decode_chunks
 from vestige.wire import aws_event_stream, call_attributes, late_tools, mcp_calls
 from vestige.wire.byte_buffer import MARKER_MAX, ByteBuffer
 from vestige.wire.content_encoding import Decoded, decode, is_coded
-from vestige.wire.headers import find_header, masked_headers, masked_url
+from vestige.wire.header_redaction import find_header, masked_headers, masked_url
 from vestige.wire.inferred_tools import Conversation
 from vestige.wire.outgoing_request import Headers, OutgoingRequest, SpanContext
 from vestige.wire.retry_attempts import Attempts

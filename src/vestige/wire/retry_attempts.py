@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from vestige.wire.headers import find_header
+from vestige.wire.header_redaction import find_header
 
 if TYPE_CHECKING:
     from vestige.wire.outgoing_request import OutgoingRequest

@@ -29,7 +29,7 @@ from vestige.query.checks.answers import (
     answer_evidence,
     answer_origin,
     instructions,
-    task_passed,
+    missing_task,
 )
 from vestige.query.checks.applicability import find_inapplicable
 from vestige.query.checks.model import history, refusals
@@ -520,7 +520,7 @@ def _ask(home: Home, task: str, *prompts: str) -> list[Finding]:
         for prompt in prompts:
             think(agent, request(text=prompt), answer(text="The Vasa Museum did."))
         agent.end()
-    return findings(home, task_passed.task_not_passed)
+    return findings(home, missing_task.task_not_passed)
 
 
 def test_a_task_that_no_model_call_received_is_found(home: Home) -> None:

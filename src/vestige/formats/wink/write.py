@@ -23,7 +23,7 @@ import msgspec
 from vestige.errors import DebugBundleError
 from vestige.formats.atomic_file import replace_file
 from vestige.formats.wink.archive.member_names import find_fault, safe_path
-from vestige.formats.wink.archive.size_limits import (
+from vestige.formats.wink.archive.write_limits import (
     Archive,
     fit_files,
     fit_manifest,

@@ -1,6 +1,6 @@
 """One run for each request, task and notebook cell of a service.
 
-    POST /refund/{order_id}        web_requests.py: Starlette, FastAPI, Flask, Django
+    POST /refund/{order_id}        incoming_requests.py: Starlette, FastAPI, Flask, Django
     shop.refund                    tasks.py: Celery, RQ, Dramatiq
     cell 3                         notebooks.py: Jupyter
 

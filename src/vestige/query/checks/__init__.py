@@ -34,7 +34,7 @@ FAMILIES = (
     "vestige.query.checks.process.reported_errors",
     "vestige.query.checks.progress.loops",
     "vestige.query.checks.tools.failed_tools",
-    "vestige.query.checks.answers.task_passed",
+    "vestige.query.checks.answers.missing_task",
     "vestige.query.checks.answers.answer_evidence",
     "vestige.query.checks.answers.announced_calls",
     "vestige.query.checks.answers.answer_origin",

@@ -1,4 +1,4 @@
-"""/api/v1/<verb>: each verb of query/tool_table.py as a GET request.
+"""/api/v1/<verb>: each verb of query/tool_definitions.py as a GET request.
 
     GET /api/v1/show?id=r7&errors=true           JSON with stable keys and a version
     GET /api/v1/show?id=r7&format=text&budget=500
@@ -25,8 +25,8 @@ from vestige.fleet.api_keys import Principal
 from vestige.limits import ARGUMENT_MAX, SHOW_ROWS_MAX
 from vestige.query.answer import Answer
 from vestige.query.search.filters import AGES
-from vestige.query.tool_table import TOOLS, Parameter, Tool, check_arguments
-from vestige.query.tool_table import ask as call_tool
+from vestige.query.tool_definitions import TOOLS, Parameter, Tool, check_arguments
+from vestige.query.tool_definitions import ask as call_tool
 from vestige.query.views.body_view import BodyAnswer
 from vestige.server.auth import GuardedRoute, principal
 from vestige.server.openapi_schemas import verb_operation

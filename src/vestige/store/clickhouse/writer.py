@@ -23,7 +23,7 @@ from vestige.record.types import AnyRecord, Log, SpanClose
 from vestige.store.clickhouse import retention
 from vestige.store.clickhouse.connection import StoreConnection
 from vestige.store.clickhouse.current import read_view
-from vestige.store.clickhouse.ingest import rollup_compaction, row_loader
+from vestige.store.clickhouse.ingest import rollup_compaction, staging_rows
 from vestige.store.clickhouse.ingest.commit_log import CommitConflictError, commit, make_attempt
 from vestige.store.clickhouse.ingest.row_export import export
 from vestige.store.clickhouse.ingest.staging import Staging
@@ -134,9 +134,9 @@ class ClickHouseWriter(StoreConnection):
         batch = list(records)
 
         def operation(staging: Staging) -> int:
-            row_loader.load_for_records(staging, batch)
+            staging_rows.load_for_records(staging, batch)
             if position is not None:
-                row_loader.load_writers(staging, [position.writer])
+                staging_rows.load_writers(staging, [position.writer])
             return staging.writer.append(batch, position, malformed, tenant)
 
         return self.run_operation(operation)
@@ -148,8 +148,8 @@ class ClickHouseWriter(StoreConnection):
         tenant: str = DEFAULT_TENANT,
     ) -> tuple[int, int]:
         def operation(staging: Staging) -> tuple[int, int]:
-            row_loader.load_for_records(staging, records)
-            row_loader.load_writers(staging, [writer for writer, _ in ends])
+            staging_rows.load_for_records(staging, records)
+            staging_rows.load_writers(staging, [writer for writer, _ in ends])
             return staging.writer.append_remote(records, ends, tenant)
 
         return self.run_operation(operation)
@@ -171,7 +171,7 @@ class ClickHouseWriter(StoreConnection):
 
     def end_writer(self, writer: str, outcome: str) -> None:
         def operation(staging: Staging) -> None:
-            row_loader.load_writers(staging, [writer])
+            staging_rows.load_writers(staging, [writer])
             staging.writer.end_writer(writer, outcome)
 
         self.run_operation(operation)
@@ -182,8 +182,8 @@ class ClickHouseWriter(StoreConnection):
         batch = list(records)
 
         def operation(staging: Staging) -> None:
-            row_loader.load_for_records(staging, batch)
-            row_loader.load_writers(staging, [writer.writer])
+            staging_rows.load_for_records(staging, batch)
+            staging_rows.load_writers(staging, [writer.writer])
             staging.writer.stamp_writer(writer, batch, outcome)
 
         self.run_operation(operation)
@@ -191,7 +191,7 @@ class ClickHouseWriter(StoreConnection):
     def finish_rootless_runs(self) -> int:
         def operation(staging: Staging) -> int:
             rows = retention.find_rootless(staging)
-            row_loader.load_runs_by_row(staging, rows)
+            staging_rows.load_runs_by_row(staging, rows)
             marks = ", ".join(map(str, rows))
             return staging.connection.execute(
                 "UPDATE runs SET outcome = 'interrupted', ended_ns = last_ns,"
@@ -207,7 +207,7 @@ class ClickHouseWriter(StoreConnection):
         ids = list(run_ids)
 
         def operation(staging: Staging) -> None:
-            row_loader.load_runs(staging, ids)
+            staging_rows.load_runs(staging, ids)
             staging.writer.mark_imported(ids, at_ns)
 
         if ids:
@@ -215,7 +215,7 @@ class ClickHouseWriter(StoreConnection):
 
     def pin(self, run_id: str, pinned: bool = True) -> None:
         def operation(staging: Staging) -> None:
-            row_loader.load_runs(staging, [run_id])
+            staging_rows.load_runs(staging, [run_id])
             staging.writer.pin(run_id, pinned)
 
         self.run_operation(operation)
@@ -268,7 +268,7 @@ class ClickHouseWriter(StoreConnection):
 
     def add_note(self, note: Note, tenant: str | None = None) -> bool:
         def operation(staging: Staging) -> bool:
-            (row,) = row_loader.load_runs(staging, [note.run_id]) or (None,)
+            (row,) = staging_rows.load_runs(staging, [note.run_id]) or (None,)
             _load_notes(staging, row)
             added = staging.writer.add_note(note, tenant)
             if added:
@@ -281,7 +281,7 @@ class ClickHouseWriter(StoreConnection):
 
     def delete_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
         def operation(staging: Staging) -> bool:
-            (row,) = row_loader.load_runs(staging, [run_id]) or (None,)
+            (row,) = staging_rows.load_runs(staging, [run_id]) or (None,)
             _load_notes(staging, row)
             rows = staging.connection.execute(_NOTE, (run_id, note_id)).fetchall()
             deleted = staging.writer.delete_note(run_id, note_id, tenant)

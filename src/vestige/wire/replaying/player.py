@@ -24,7 +24,7 @@ from typing import BinaryIO
 from vestige._runtime.file_locks import locked
 from vestige._runtime.structs import msgspec
 from vestige.errors import UnreadableError
-from vestige.wire.headers import masked_url
+from vestige.wire.header_redaction import masked_url
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.replaying.request_changes import Change, apply_changes
 from vestige.wire.replaying.rules import Rule, normalize, normalize_text, parse_rules

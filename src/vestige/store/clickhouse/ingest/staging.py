@@ -9,7 +9,7 @@ Merging records is subtle: records come twice and in any order, calls are nested
 withdrawn. It exists once, in store/sqlite/ingest, and both engines run it. Here its tables contain
 the few rows that a batch may change, which are loaded first, and ids continue those of the store.
 
-Elsewhere: which rows are loaded, row_loader.py; their way back, row_export.py.
+Elsewhere: which rows are loaded, staging_rows.py; their way back, row_export.py.
 """
 
 from __future__ import annotations

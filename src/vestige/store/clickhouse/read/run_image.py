@@ -19,13 +19,13 @@ import msgspec
 from vestige.record.types import BodyInfo
 from vestige.store.clickhouse.client import Client
 from vestige.store.clickhouse.current import View
-from vestige.store.clickhouse.ingest.row_loader import (
+from vestige.store.clickhouse.ingest.staging import open_memory
+from vestige.store.clickhouse.ingest.staging_rows import (
     LOG_COLUMNS,
     RUN_COLUMNS,
     SPAN_COLUMNS,
     WRITER_COLUMNS,
 )
-from vestige.store.clickhouse.ingest.staging import open_memory
 from vestige.store.sqlite.reader import SqliteReader
 
 _LINK_COLUMNS: Final = "id, run, span_id, target_run, target_span, reason"
