@@ -50,7 +50,7 @@ class StoreConnection:
             return self._snapshot
         now, commits = clock.monotonic(), count_commits(self._client.address)
         recent = self._recent
-        if self._readonly and recent is not None and now < recent[0] and commits == recent[1]:
+        if recent is not None and now < recent[0] and commits == recent[1]:
             return recent[2]
         view = read_view(self._client, self.tenant)
         self._recent = now + VIEW_S, commits, view

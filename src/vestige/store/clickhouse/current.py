@@ -87,11 +87,15 @@ class View(msgspec.Struct, frozen=True):
 
     def current_findings(self, where: str = "1") -> str:
         """Return a subquery with the findings that are not stale."""
+        checked = (
+            f"id IN (SELECT run FROM {self.prefix}findings"
+            f" WHERE {self.visible('findings')} AND ({where}))"
+        )
         return (
             f"(SELECT * FROM {self.prefix}findings WHERE {self.visible('findings')} AND ({where})"
             f" AND (run, commit) IN (SELECT run, max(commit) FROM {self.prefix}findings"
             f" WHERE {self.visible('findings')} AND ({where}) GROUP BY run)"
-            f" AND (run, changed) IN (SELECT id, changed FROM {self.current('runs')}))"
+            f" AND (run, changed) IN (SELECT id, changed FROM {self.current('runs', checked)}))"
         )
 
 

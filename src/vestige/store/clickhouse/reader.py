@@ -14,7 +14,7 @@ from vestige.record.finding import Finding
 from vestige.record.note import Note
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.store.clickhouse.connection import StoreConnection
-from vestige.store.clickhouse.current import View
+from vestige.store.clickhouse.current import View, read_view
 from vestige.store.clickhouse.ingest.staging import open_memory
 from vestige.store.clickhouse.read import (
     bodies,
@@ -124,7 +124,7 @@ class ClickHouseReader(StoreConnection):
     def find_foreign_ids(
         self, run_ids: Iterable[str], writers: Iterable[str], tenant: str
     ) -> tuple[set[str], set[str]]:
-        view = self._view()
+        view = read_view(self._client, self.tenant)  # which decides what is accepted
         found = []
         for table, column, ids in (("runs", "run_id", run_ids), ("writers", "writer", writers)):
             foreign: set[str] = set()
@@ -176,6 +176,8 @@ class ClickHouseReader(StoreConnection):
 
     def find_silent_remote_writers(self, before_ns: int) -> set[str]:
         view = self._view()
+        if not self.find_running_remote_writers():
+            return set()
         rows = self._query(
             view,
             f"SELECT r.writer FROM {view.current('remote_writers')} r"

@@ -76,7 +76,9 @@ CREATE TABLE runs (
   changed     UInt64,             -- the last commit that added records to it
   first_week  Date,               -- the week in which its first record arrived
   week        Date,{version},
-  INDEX by_run_id run_id TYPE bloom_filter(0.001) GRANULARITY 1
+  INDEX by_run_id run_id TYPE bloom_filter(0.001) GRANULARITY 1,
+  INDEX by_start started_ns TYPE minmax GRANULARITY 1,
+  INDEX by_process process_run TYPE bloom_filter(0.01) GRANULARITY 1
 ) ENGINE = MergeTree ORDER BY (tenant, id, commit) SETTINGS index_granularity = 1024;
 CREATE TABLE writers (            -- one process's journal
   tenant      LowCardinality(String),

@@ -39,6 +39,9 @@ def read_bodies(client: Client, view: View, body_ids: Sequence[int]) -> Iterator
     """Yield complete bodies in the order of their ids, in queries of bounded size."""
     ids = sorted({each for each in body_ids if 0 < each < 2**63})
     for at in range(0, len(ids), _IDS_PER_QUERY):
+        if len(ids) == 1:
+            yield from _read_group(client, view, ids)
+            return
         source = view.current("bodies", "id IN {ids:Array(Int64)}")
         sizes = client.query(
             f"SELECT id, size_bytes FROM {source} WHERE evicted_ns IS NULL ORDER BY id",

@@ -2,11 +2,14 @@
 
 The conditions are those of the SQLite engine (store/sqlite/read/filter_sql.py). `R` is the newest
 version of each run, which a subquery computes once.
+
+To find the newest version takes a sort. A list that starts with the newest runs therefore sorts
+those of a window of time only, and takes larger windows until it has enough runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -22,6 +25,10 @@ from vestige.store.run_row import to_run_info
 RUNS_SEARCHED_MAX: Final = 20_000
 ROWS_SEARCHED_MAX: Final = 2_000_000
 """Runs, and their spans and logs, that one search reads."""
+
+WINDOW_ROWS: Final = 400
+"""Versions of runs in the first window of a list."""
+_WINDOW_GROWTH: Final = 16
 
 COLUMNS: Final = (
     "run_id, id, name, outcome, started_ns, ended_ns, duration_ns, last_ns, span_count, log_count,"
@@ -45,6 +52,7 @@ SORTS: Final[dict[RunSort, str]] = {
     "name": "lower(coalesce(r.name, ''))",
     "outcome": "r.outcome",
 }
+_IS_OF_PROCESS: Final = "implicit = 1 OR component = 'vestige'"
 FAILED: Final = "r.outcome NOT IN ('ok', 'running', 'unknown')"
 IS_MODEL_CALL: Final = f"type IN ({', '.join(map(repr, MODEL_CALL_TYPES))})"
 
@@ -103,17 +111,109 @@ def search_runs(client: Client, view: View, run_filter: RunFilter) -> RunPage:
         )
         source = f"{source} AND r.id IN ({newest})"
     limit = SUM_MAX if run_filter.limit is None else min(run_filter.limit, SUM_MAX)
-    rows = client.query(
-        f"SELECT {COLUMNS} FROM ({source}) r ORDER BY {column} {direction}, r.id {direction}"
-        f" LIMIT {int(limit)}",
-        **view.parameters(),
-        **conditions.values,
-    )
-    runs = [to_run_info(row) for row in rows]
+    runs = _find_newest(client, view, run_filter) if _can_window(run_filter, slow) else None
+    if runs is None:
+        rows = client.query(
+            f"SELECT {COLUMNS} FROM ({source}) r ORDER BY {column} {direction}, r.id {direction}"
+            f" LIMIT {int(limit)}",
+            **view.parameters(),
+            **conditions.values,
+        )
+        runs = [to_run_info(row) for row in rows]
     if bound is None:
         return RunPage(runs)
     newest_first = run_filter.sort == "started" and not run_filter.ascending
     return RunPage(runs, bound[2], f"r{bound[1]}" if newest_first else None)
+
+
+def _can_window(run_filter: RunFilter, slow: Sequence[Term]) -> bool:
+    """Return whether the list starts with the newest runs, and ends soon."""
+    return (
+        run_filter.sort == "started"
+        and not run_filter.ascending
+        and not run_filter.newest_of_conversation
+        and not slow
+        and run_filter.limit is not None
+        and run_filter.limit <= WINDOW_ROWS * _WINDOW_GROWTH
+    )
+
+
+def _find_newest(client: Client, view: View, run_filter: RunFilter) -> list[RunInfo] | None:
+    """Return the newest runs that match, or None if only a search of all runs finds enough."""
+    limit = int(run_filter.limit or 0)
+    rows_max = max(WINDOW_ROWS, 2 * limit)
+    upper = _find_upper(client, view, run_filter)
+    for _ in range(2):
+        before = "" if upper is None else " AND started_ns <= {upper:Int64}"
+        values: dict[str, Any] = {} if upper is None else {"upper": upper}
+        lower = client.query(
+            f"SELECT started_ns FROM {view.prefix}runs WHERE {view.visible('runs')}{before}"
+            f" ORDER BY started_ns DESC LIMIT 1 OFFSET {rows_max}",
+            **view.parameters(),
+            **values,
+        )
+        if not lower:
+            return None
+        values["lower"] = lower[0][0]
+        # The newest version of a run that started in the window is in it, so no run is omitted.
+        window = (
+            f"SELECT id FROM {view.prefix}runs WHERE {view.visible('runs')}{before}"
+            " AND started_ns >= {lower:Int64}"
+        )
+        conditions = _build_conditions(view, replace(run_filter, with_implicit=True))
+        if not run_filter.with_implicit:
+            hidden = _find_hidden(client, view, window, values)
+            if hidden:
+                conditions.add(f"r.id NOT IN {conditions.bind(hidden, 'Array(Int64)')}")
+        rows = client.query(
+            f"SELECT {COLUMNS} FROM {view.current('runs', f'id IN ({window})')} r"
+            f" WHERE {conditions.sql()} AND r.started_ns >= {{lower:Int64}}"
+            f" ORDER BY r.started_ns DESC, r.id DESC LIMIT {limit}",
+            **view.parameters(),
+            **values,
+            **conditions.values,
+        )
+        if len(rows) == limit:
+            return [to_run_info(row) for row in rows]
+        rows_max *= _WINDOW_GROWTH
+    return None
+
+
+def _find_hidden(client: Client, view: View, window: str, values: Mapping[str, Any]) -> list[int]:
+    """Return the runs of a window that are not worth showing.
+
+    Most stores have few runs of processes, and it takes several joins to judge these.
+    """
+    rows = client.query(
+        f"SELECT DISTINCT id FROM {view.prefix}runs WHERE {view.visible('runs')}"
+        f" AND ({_IS_OF_PROCESS}) AND id IN ({window})",
+        **view.parameters(),
+        **values,
+    )
+    if not rows:
+        return []
+    judged = "{judged:Array(Int64)}"
+    rows = client.query(
+        f"SELECT r.id FROM {view.current('runs', f'id IN {judged}')} r"
+        f" WHERE NOT ({is_worth_showing(view, judged)})",
+        **view.parameters(),
+        judged=[row[0] for row in rows],
+    )
+    return [row[0] for row in rows]
+
+
+def _find_upper(client: Client, view: View, run_filter: RunFilter) -> int | None:
+    """Return the latest start that the filter allows, if it has one."""
+    bounds = [] if run_filter.before_ns is None else [_clamp(run_filter.before_ns)]
+    if run_filter.after is not None:
+        source = view.current("runs", "id = {row:Int64}")
+        rows = client.query(
+            f"SELECT started_ns FROM {source}",
+            **view.parameters(),
+            row=_clamp(int(run_filter.after[1:])),
+        )
+        bounds += [row[0] for row in rows]
+    return min(bounds, default=None)
 
 
 def find_runs(client: Client, view: View, id_or_prefix: str) -> list[RunInfo]:
@@ -160,10 +260,20 @@ def conversations(
     return {row[0]: ConversationInfo(*row[1:]) for row in rows}
 
 
-def is_worth_showing(view: View) -> str:
-    """Return the condition for runs of a process: they have content, or an outcome of their own."""
-    runs = view.current("runs")
-    process_runs = f"SELECT process_run, outcome FROM {runs} WHERE process_run IS NOT NULL"
+def is_worth_showing(view: View, window: str | None = None) -> str:
+    """Return the condition for runs of a process: they have content, or an outcome of their own.
+
+    `window`: the SQL of a set of ids, if only these runs are judged.
+    """
+    named = "process_run IS NOT NULL"
+    own_runs = "component = 'vestige'"
+    if window is not None:
+        named += (
+            f" AND process_run IN (SELECT run_id FROM {view.prefix}runs WHERE"
+            f" {view.visible('runs')} AND id IN {window} AND ({_IS_OF_PROCESS}))"
+        )
+        own_runs += f" AND id IN {window}"
+    process_runs = f"SELECT process_run, outcome FROM {_newest_of(view, named)}"
     has_same = (
         "(r.run_id, r.outcome) IN"
         f" (SELECT assumeNotNull(process_run), outcome FROM ({process_runs}))"
@@ -171,8 +281,8 @@ def is_worth_showing(view: View) -> str:
     has_any = f"r.run_id IN (SELECT assumeNotNull(process_run) FROM ({process_runs}))"
     own = (
         f"r.id IN (SELECT run FROM spans WHERE {view.visible('spans')}"
-        " AND type NOT IN ('run', 'process') AND run IN (SELECT id FROM"
-        f" {runs} WHERE component = 'vestige'))"
+        f" AND type NOT IN ('run', 'process') AND run IN (SELECT id FROM"
+        f" {_newest_of(view, own_runs)}))"
     )
     return (
         "NOT (r.implicit = 1 AND r.own_count = 0"
@@ -180,6 +290,15 @@ def is_worth_showing(view: View) -> str:
         f" OR coalesce(r.component, '') = 'vestige' AND (r.outcome IN ('ok', 'running')"
         f" AND {has_any} OR {has_same}) AND NOT {own})"
     )
+
+
+def _newest_of(view: View, where: str) -> str:
+    """Return a subquery with the newest versions of runs to which a condition applies.
+
+    Only runs with a version to which it applies are sorted.
+    """
+    ids = f"SELECT id FROM {view.prefix}runs WHERE {view.visible('runs')} AND {where}"
+    return f"(SELECT * FROM {view.current('runs', f'id IN ({ids})')} WHERE {where})"
 
 
 def _build_conditions(view: View, run_filter: RunFilter) -> _Conditions:

@@ -68,9 +68,13 @@ def sum_rollups(client: Client, view: View, by: str, since_day: str | None) -> l
 
 def _add_process_runs(client: Client, view: View, since_day: str, sums: dict[str, Sum]) -> None:
     """Add the runs of processes that have content, which rollups cannot distinguish."""
+    ids = (
+        f"SELECT id FROM {view.prefix}runs WHERE {view.visible('runs')}"
+        " AND (implicit = 1 OR component = {own:String})"
+    )
     rows = client.query(
         "SELECT toString(toDate(fromUnixTimestamp64Nano(r.started_ns, 'UTC'))) AS day, r.outcome,"
-        f" r.duration_ns FROM {view.current('runs')} r"
+        f" r.duration_ns FROM {view.current('runs', f'id IN ({ids})')} r"
         " WHERE (r.implicit = 1 OR r.component = {own:String})"
         f" AND {is_worth_showing(view)} AND day >= {{since:String}}",
         **view.parameters(),
@@ -114,10 +118,14 @@ def find_first_day(client: Client, view: View) -> str | None:
 
 def sum_hours(client: Client, view: View, since_ns: int) -> dict[int, Sum]:
     """Sum runs by the hour since the epoch."""
+    ids = (
+        f"SELECT id FROM {view.prefix}runs WHERE {view.visible('runs')}"
+        " AND started_ns >= {since:Int64}"
+    )
     rows = client.query(
         "SELECT r.started_ns, r.outcome, r.duration_ns, r.input_tokens, r.output_tokens"
-        f" FROM {view.current('runs')} r WHERE r.started_ns >= {{since:Int64}}"
-        f" AND {is_worth_showing(view)} ORDER BY r.started_ns DESC LIMIT {RUNS_MAX}",
+        f" FROM {view.current('runs', f'id IN ({ids})')} r WHERE r.started_ns >= {{since:Int64}}"
+        f" AND {is_worth_showing(view, f'({ids})')} ORDER BY r.started_ns DESC LIMIT {RUNS_MAX}",
         **view.parameters(),
         since=since_ns,
     )
