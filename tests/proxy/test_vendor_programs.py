@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -157,20 +158,27 @@ class KillingDesk(Desk):
             command, cwd=self.work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
         deadline = time.monotonic() + WAIT_S
-        while not (self.work / "started").exists():
-            assert time.monotonic() < deadline and running.poll() is None
-            time.sleep(0.05)
-        for pid in _children(running.pid):
-            if b"proxy" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, signal.SIGKILL)
+        try:
+            while not (self.work / "started").exists():
+                assert time.monotonic() < deadline and running.poll() is None
+                time.sleep(0.05)
+        finally:
+            # A launcher's program lives on without it, and waits for the network. The tool is last.
+            for pid in _find_programs(running.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         running.wait()
-        os.kill(int((self.work / "started").read_text()), signal.SIGKILL)
         raise KilledError
 
 
-def _children(pid: int) -> list[int]:
-    """Return the processes that a process started, without their own."""
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def _find_programs(pid: int) -> list[int]:
+    """Return the processes below one, parents first, without the proxy."""
+    found: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):  # It has ended in the meantime.
+        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+            if b"vestige.proxy" not in Path(f"/proc/{child}/cmdline").read_bytes():
+                found += [child, *_find_programs(child)]
+    return found
 
 
 def _variables(home: Home) -> dict[str, str]:
