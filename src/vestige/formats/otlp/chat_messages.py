@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from vestige._runtime.structs import msgspec
 from vestige.formats.otlp.any_value import Object, as_object, as_objects, as_text, decode_json_text
+from vestige.formats.otlp.bedrock_blocks import is_blocks, parse_blocks
 from vestige.record.coercion import flat
 
 _INDEX_MAX: Final = 10_000
@@ -213,10 +214,12 @@ class ChatMessages(msgspec.Struct):
     def add_event(self, name: str, attributes: Object) -> bool:
         """Add the event's messages. Return False if the event has none."""
         if name in _ROLES:
-            self.input.append(_parse_event_message(attributes, _ROLES[name]))
+            self.input += _parse_event_message(attributes, _ROLES[name])
         elif name == "gen_ai.choice":
-            raw = as_object(decode_json_text(attributes.get("message"))) or attributes
-            message = _parse_event_message(raw, "assistant")
+            raw = decode_json_text(attributes.get("message"))
+            if isinstance(raw, (str, list)):  # Strands writes the content only.
+                raw = {"content": raw}
+            message, *_ = _parse_event_message(as_object(raw) or attributes, "assistant")
             message["finish_reason"] = attributes.get("finish_reason")
             self.output.append(message)
         elif name == "gen_ai.content.prompt":
@@ -238,17 +241,29 @@ class ChatMessages(msgspec.Struct):
                 messages.extend(parse_message(raw))
 
 
-def _parse_event_message(raw: Object, role: str) -> Object:
-    message: Object = {"role": as_text(raw.get("role")) or role, "content": raw.get("content")}
-    calls = []
+def _parse_event_message(raw: Object, role: str) -> list[Object]:
+    """Return the message, or a message for each tool result if it has nothing else."""
+    content = raw.get("content")
+    calls: list[Object] = []
+    results: list[Object] = []
+    blocks = decode_json_text(content)
+    if is_blocks(blocks):
+        parts, calls, results = parse_blocks(blocks)
+        content = _simplify_content(parts)
+    message: Object = {"role": as_text(raw.get("role")) or role, "content": content}
     for call in as_objects(decode_json_text(raw.get("tool_calls"))):
-        function = as_object(call.get("function")) or call
-        calls.append(_make_call(call.get("id"), function.get("name"), function.get("arguments")))
+        calls.append(call | as_object(call.get("function")))
     if calls:
-        message["tool_calls"] = calls
+        message["tool_calls"] = [
+            _make_call(call.get("id"), call.get("name"), call.get("arguments")) for call in calls
+        ]
     if message["role"] == "tool" and isinstance(raw.get("id"), str):
         message["tool_call_id"] = raw["id"]
-    return message
+    tools: list[Object] = [
+        {"role": "tool"} | result | {"content": to_json_text(result["content"])}
+        for result in results
+    ]
+    return tools if tools and content is None and not calls else [message, *tools]
 
 
 def _parse_event_content(value: Any, role: str) -> list[Object]:

@@ -71,11 +71,13 @@ def extract_content(
             _first_text(attributes, _INPUT_KEYS)
             or _document_list(attributes, _INPUT_DOCUMENTS)
             or _first_text(attributes, _MESSAGE_KEYS)
+            or _event_text(events, "message", content)
         )
         content.output = (
             _first_text(attributes, _OUTPUT_KEYS)
             or _output_documents(attributes)
             or _first_text(attributes, ("gen_ai.output.messages",))
+            or _event_text(events, "choice", content)
         )
     exact = (
         (*_MESSAGE_KEYS, *_INPUT_KEYS, *_REQUEST_KEYS),
@@ -164,6 +166,18 @@ def _first_text(attributes: Object, keys: Iterable[str]) -> str | None:
     for key in keys:
         text = _to_text(attributes.get(key))
         if text is not None:
+            return text
+    return None
+
+
+def _event_text(events: list[Event], ending: str, content: Content) -> str | None:
+    """Return the content of the last event of a kind, as Strands writes it for tools and agents."""
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if event.name.startswith("gen_ai.") and event.name.endswith(ending):
+            text = _first_text(event.attributes, ("content", "message"))
+            if text is not None:
+                content.events.add(index)
             return text
     return None
 

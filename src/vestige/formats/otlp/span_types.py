@@ -40,6 +40,9 @@ _BY_ATTRIBUTE: Final = (
     ("llm.request.type", _REQUESTS),
 )
 
+_NAME_PREFIXES: Final = {"execute_tool ": TOOL, "invoke_agent ": AGENT}
+"""Beginnings of names, by the GenAI conventions, of spans that may have no attributes."""
+
 ALIASES: Final[dict[str, tuple[str, ...]]] = {
     "model": (
         "gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "embedding.model_name",
@@ -98,7 +101,18 @@ def get_span_type(span: OtelSpan) -> str:
         return LLM
     if span.kind == "CLIENT" and ("http.request.method" in keys or "http.method" in keys):
         return "http"
+    for prefix, span_type in _NAME_PREFIXES.items():
+        if span.name.startswith(prefix):
+            return span_type
     return STEP
+
+
+def get_span_name(name: str) -> str:
+    """Return the name of the tool or agent if the span is named by the GenAI conventions."""
+    for prefix in _NAME_PREFIXES:
+        if name.startswith(prefix):
+            return name[len(prefix) :].strip() or name
+    return name
 
 
 def is_log_span(span: OtelSpan) -> bool:

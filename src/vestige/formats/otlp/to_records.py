@@ -30,6 +30,7 @@ from vestige.formats.otlp.span_types import (
     TOOL,
     find_conversation_id,
     get_component,
+    get_span_name,
     get_span_type,
     is_log_span,
     rename_attributes,
@@ -173,9 +174,10 @@ class _SpanConverter:
 
     def _open(self, attributes: Object, content: Content) -> SpanOpen:
         span = self._span
+        label = span.name if self._is_run else get_span_name(span.name)
         if self._type == TOOL:
             name = span.attributes.get("traceloop.entity.name")
-            attributes.setdefault("tool_name", name if isinstance(name, str) else span.name)
+            attributes.setdefault("tool_name", name if isinstance(name, str) else label)
         attributes |= self._otel_attributes()
         conversation = find_conversation_id(span)
         if self._is_run and self._root is not None:
@@ -191,7 +193,7 @@ class _SpanConverter:
             span.id,
             self._component,
             self._type,
-            clean_name(span.name or self._type),
+            clean_name(label or self._type),
             self._parent(),
             None if conversation is None else clean_name(conversation),
             clean_attributes(attributes),
