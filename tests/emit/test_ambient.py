@@ -447,3 +447,44 @@ def test_a_generator_that_is_called_wrongly_ends_its_span() -> None:
 
     closes = [recorder.close_of(span.span_id) for span in recorder.spans[1:]]
     assert [close and close.status for close in closes] == ["error", "error"]
+
+
+def test_a_span_that_is_open_across_a_yield_is_ambient_when_the_generator_goes_on(
+    recorder: FakeRecorder,
+) -> None:
+    def child(name: str) -> vestige.Span:
+        span = context.current()
+        assert span is not None
+        return span.child(name, "step")
+
+    @vestige.trace
+    def outer() -> Iterator[int]:
+        with child("inner"):
+            yield 1
+            child("in inner").end()
+        yield 2
+        child("in outer").end()
+
+    @vestige.trace
+    async def outer_async() -> AsyncIterator[int]:
+        with child("inner async"):
+            yield 1
+            child("in inner async").end()
+        yield 2
+        child("in outer async").end()
+
+    async def consume() -> None:
+        async for number in outer_async():
+            child(f"consumer async {number}").end()
+
+    with recorder.run("main"):
+        for number in outer():
+            child(f"consumer {number}").end()
+        asyncio.run(consume())
+
+    names = {span.span_id: span.name for span in recorder.spans}
+    parents = {span.name: names.get(span.parent_id or "", "") for span in recorder.spans}
+    for end in ("", " async"):
+        assert parents[f"in inner{end}"] == f"inner{end}"
+        assert parents[f"in outer{end}"].endswith("outer" + end.replace(" ", "_"))
+        assert parents[f"consumer{end} 1"] == parents[f"consumer{end} 2"] == "main"

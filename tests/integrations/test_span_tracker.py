@@ -50,6 +50,22 @@ def test_the_framework_is_named_on_its_outermost_span_only(recorder: FakeRecorde
     assert "framework" not in openings(recorder, "inner")[0].attributes
 
 
+def test_children_of_a_span_that_is_recorded_already_are_inside_that_one(
+    recorder: FakeRecorder,
+) -> None:
+    tracker = SpanTracker("demo")
+    tracker.start("a", "outer", "agent")
+    with SpanTracker("demo").open("search", "tool"):  # type: ignore[union-attr]
+        tracker.replace("own tool", "a", "tool")
+        tracker.start("b", "inner", "agent", parent="own tool")
+        tracker.end("b")
+        tracker.replace("own step", "a", "step")
+        tracker.start("c", "beside", parent="own step")
+        tracker.end("c")
+    found = parents(recorder)
+    assert (found["search"], found["inner"], found["beside"]) == ("outer", "search", "outer")
+
+
 def test_a_skipped_parent_passes_its_children_on(recorder: FakeRecorder) -> None:
     tracker = SpanTracker("demo")
     tracker.start("a", "outer", "agent")

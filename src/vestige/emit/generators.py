@@ -2,8 +2,9 @@
 
     recorded_generator(function, open_span)
 
-The span is the ambient one while the generator itself runs, never while its consumer does. It ends
-with the generator: at its end, by an error, or when the consumer closes it.
+The span is the ambient one while the generator itself runs, never while its consumer does. A span
+that the generator has open across a `yield` is ambient again when it goes on. The span ends with
+the generator: at its end, by an error, or when the consumer closes it.
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ def recorded_generator(
         span, end, finish, keep_last = open_span(args, kwargs)
         sent: Any = None
         last: Any = None
+        inner: Span | None = span
         try:
             generator = function(*args, **kwargs)  # Wrong arguments end the span, too.
             step: Callable[[Any], Any] = generator.send
             while True:
-                token = context.SPAN.set(span)
+                token = context.SPAN.set(_find_open(inner, span))
                 try:
                     item = step(sent)
                 finally:
+                    inner = context.SPAN.get()
                     context.leave(token)
                 if keep_last:
                     last = item
@@ -61,7 +64,7 @@ def recorded_generator(
                     sent = yield item
                     step = generator.send
                 except GeneratorExit:
-                    token = context.SPAN.set(span)
+                    token = context.SPAN.set(_find_open(inner, span))
                     try:
                         generator.close()
                     finally:
@@ -90,14 +93,16 @@ def recorded_async_generator(
         span, end, finish, keep_last = open_span(args, kwargs)
         sent: Any = None
         last: Any = None
+        inner: Span | None = span
         try:
             generator = function(*args, **kwargs)  # Wrong arguments end the span, too.
             step: Callable[[Any], Any] = generator.asend
             while True:
-                token = context.SPAN.set(span)
+                token = context.SPAN.set(_find_open(inner, span))
                 try:
                     item = await step(sent)
                 finally:
+                    inner = context.SPAN.get()
                     context.leave(token)
                 if keep_last:
                     last = item
@@ -105,7 +110,7 @@ def recorded_async_generator(
                     sent = yield item
                     step = generator.asend
                 except GeneratorExit:
-                    token = context.SPAN.set(span)
+                    token = context.SPAN.set(_find_open(inner, span))
                     try:
                         await generator.aclose()
                     finally:
@@ -123,3 +128,8 @@ def recorded_async_generator(
             raise
 
     return recorded
+
+
+def _find_open(inner: Span | None, span: Span) -> Span:
+    """Return the ambient span of the generator's last step, or its own if that has ended."""
+    return span if inner is None or inner.ended else inner

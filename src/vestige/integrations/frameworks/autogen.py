@@ -16,6 +16,9 @@ _tracker = SpanTracker("autogen")
 def install(module: ModuleType) -> None:
     """Wrap the tools. `module` is autogen_core.tools._base."""
     record_calls(_tracker, module.BaseTool, "run_json", _describe_tool, restore=restore_text)
+    streaming = getattr(module, "BaseStreamTool", None)  # Agents and teams as tools.
+    if streaming is not None:
+        record_calls(_tracker, streaming, "run_json_stream", _describe_tool, _read_team)
 
 
 def install_teams(module: ModuleType) -> None:

@@ -251,9 +251,11 @@ def _start(
     facts = dict(attributes or {})
     operation = facts.get("gen_ai.operation.name")
     type_ = _type_of(name, facts, kind)
-    is_recorded = (scope, type_) in _RECORDED or _IGNORED_SCOPES.match(scope)
+    if (scope, type_) in _RECORDED:
+        spans.replace(key, parent, type_)
+        return
     is_ignored = operation in _IGNORED_OPERATIONS or _PLUMBING.match(name)
-    if is_recorded or is_ignored or type_ == "http":
+    if is_ignored or type_ == "http" or _IGNORED_SCOPES.match(scope):
         spans.skip(key, parent)
         return
     if type_ == LLM:
@@ -307,8 +309,8 @@ def _end(
     if type_ == LLM and count_calls(span.id):
         type_ = STEP  # The wire has recorded the call inside.
     content = extract_content(facts, texts, type_, model)
-    body_in = content.input or _first(facts, _EXTRA_INPUTS) or _event_text(texts, "message")
-    body_out = content.output or _first(facts, _EXTRA_OUTPUTS) or _event_text(texts, "choice")
+    body_in = content.input or _first(facts, _EXTRA_INPUTS)
+    body_out = content.output or _first(facts, _EXTRA_OUTPUTS)
     if type_ in ("http", STEP):
         type_ = span.type
     label = _label(name, type_, facts)
@@ -388,11 +390,3 @@ def _error_of(events: list[Event], status: Any) -> Any:
 
 def _first(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     return next((attributes[key] for key in keys if attributes.get(key)), None)
-
-
-def _event_text(events: list[Event], ending: str) -> Any:
-    """Return the content of the last event of a kind, as Strands writes it."""
-    for event in reversed(events):
-        if event.name.startswith("gen_ai.") and event.name.endswith(ending):
-            return event.attributes.get("content") or event.attributes.get("message")
-    return None

@@ -128,6 +128,13 @@ class SpanTracker:
             if len(self._skipped) > FRAMEWORK_SPANS_MAX:
                 self._skipped.pop(next(iter(self._skipped)))
 
+    def replace(self, key: Hashable, parent: Hashable, type: str) -> None:
+        """Let the children of `key` belong to the ambient span, if that records the same work."""
+        self.skip(key, parent)
+        ambient = context.current()
+        if ambient is not None and ambient.type == type:
+            self._skipped[key] = ambient
+
     def complete(
         self,
         key: Hashable,

@@ -35,9 +35,8 @@ class _Cells:
 
     @guarded
     def begin(self, info: Any = None) -> None:
-        name = f"cell {getattr(self._shell, 'execution_count', '')}".strip()
         source = str(getattr(info, "raw_cell", "") or "")
-        pending = PendingRun(lambda: name, {"cell": source[:200]})
+        pending = PendingRun(lambda: f"cell {_find_number(self._shell)}", {"cell": source[:200]})
         active = pending.active()
         active.__enter__()
         self._open.append((pending, active))
@@ -49,3 +48,11 @@ class _Cells:
         pending.end(
             getattr(result, "error_in_exec", None) or getattr(result, "error_before_exec", None)
         )
+
+
+def _find_number(shell: Any) -> int:
+    """Return the number of the cell that runs.
+
+    Newer releases increase the shell's own counter before a cell runs, and older ones after it.
+    """
+    return len(shell.history_manager.input_hist_raw) - 1
