@@ -278,6 +278,9 @@ FOREIGN_FILE_MAX = 256 * MIB
 FOREIGN_VALUES_MAX = 16_000_000
 """Commas in such a file. `[1,1,1,...` takes fifty times its size when it is decoded."""
 
+DOCUMENT_MESSAGES_MAX = 1_000_000
+"""Messages in one JSON document. Each takes some 400 bytes to find, however short it is."""
+
 DECOMPRESSED_FILE_MAX = 4 * GIB
 """Bytes of a `.gz` or `.zst` file when it is decompressed. More is taken for a bomb."""
 
@@ -548,6 +551,10 @@ OUTLINE_MESSAGE_MAX = 2_000
 
 TRANSCRIPT_ITEMS_MAX = 1_000
 """Items of one response of `transcript`. A cursor continues."""
+
+TRAJECTORY_SPANS_MAX = 20_000
+"""Spans of one part of a run's transcript. The steps of a longer run are built part by part: the
+texts of 400,000 events at once take more than a gigabyte."""
 
 TRANSCRIPT_ITEMS = 200
 """Items by default: a few screens."""

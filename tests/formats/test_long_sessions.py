@@ -14,7 +14,7 @@ from vestige._runtime import clock
 from vestige.errors import UnreadableError
 from vestige.store.open import open_store
 from vestige.transfer.background_import import import_in_background
-from vestige.transfer.open_source import open_as_home
+from vestige.transfer.open_source import open_as_home, open_path
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 TURNS = 60
@@ -100,3 +100,52 @@ def test_a_long_session_that_cannot_be_read_is_an_error_of_the_viewer(session: P
         import_in_background(session),
     ):
         pass
+
+
+def _read_pages(path: Path) -> list[dict[str, object]]:
+    """Return all pages of a session's transcript as data."""
+    pages = []
+    with open_path(path) as debugger:
+        after = None
+        while True:
+            page = debugger.transcript(after=after, limit=25).data()
+            pages.append(page)
+            after = page["next"]
+            if after is None:
+                return pages
+
+
+def test_the_transcript_of_a_very_long_session_is_read_in_parts(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [item for page in _read_pages(session) for item in page["items"]]
+    monkeypatch.setattr("vestige.query.trajectory.parts.TRAJECTORY_SPANS_MAX", 20)
+    pages = _read_pages(session)
+
+    assert [item for page in pages for item in page["items"]] == whole
+    counts = {page["part"]["count"] for page in pages}
+    assert len(counts) == 1
+    assert [page["part"]["number"] for page in pages][-1] == counts.pop() > 3
+    assert {page["title"] for page in pages} == {"question 0"}
+    assert [page["answer"] for page in pages][-1] == f"answer {TURNS - 1}"
+
+
+def test_steps_of_a_session_in_parts_are_found_by_number_and_after_the_page_before(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = vestige("transcript", session, "--step", 41).stdout
+    monkeypatch.setattr("vestige.query.trajectory.parts.TRAJECTORY_SPANS_MAX", 20)
+    step = vestige("transcript", session, "--step", 41).stdout
+    beyond = vestige("transcript", session, "--step", TURNS + 1)
+
+    assert "answer 40" in whole
+    assert step.splitlines()[-2:] == whole.splitlines()[-2:]
+    assert (beyond.exit_code, f"expected 1 to {TURNS}" in beyond.stderr) == (2, True)
+
+    answers = []
+    words = ["transcript", str(session), "--limit", "1000"]
+    while words:
+        page = vestige(*words, "--budget", 4000).stdout.splitlines()
+        answers += [line.split()[-1] for line in page if "| answer " in line]
+        words = shlex.split(page[-1].partition("vestige ")[2]) if "continue:" in page[-1] else []
+    assert answers == [str(number) for number in range(TURNS)]

@@ -15,6 +15,7 @@ code_blocks.py    fenced code, thoughts and ReAct text in answers
 actions.py        tool spans, code executions and sub-agents
 file_edits.py     files that a tool call edited, as differences
 conversations.py  conversations of a process, separated by their messages
+parts.py          parts of a very long run, each with its own trajectory
 costs.py          the costs of steps, on request
 headline.py       one line for a step; the task, the title and the final answer of a run
 """

@@ -42,7 +42,7 @@ def _build(evidence: Evidence) -> Trajectory:
         drafts.drafts = steps_without_models(evidence, drafts)
     conversations = _split_conversations(drafts)
     ordered = _reading_order(drafts)
-    for number, draft in enumerate(ordered, 1):
+    for number, draft in enumerate(ordered, evidence.first_step):
         draft.step.number = number
     _link_steps(drafts, ordered, conversations)
     filler = StepFiller(evidence, drafts, conversations)
@@ -224,7 +224,7 @@ def _finish(
 
 def _find_opening(steps: list[Step], conversation: Conversation) -> str:
     for number in conversation.steps[:3]:
-        for item in steps[number - 1].new_input:
+        for item in steps[number - steps[0].number].new_input:
             if item.role == "user" and item.kind == "text":
                 return item.text[:500]
     return ""

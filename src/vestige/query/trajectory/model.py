@@ -179,4 +179,4 @@ class Trajectory:
     def step_of(self, span_id: str) -> Step | None:
         """Return the step that a span belongs to."""
         number = self.by_span.get(span_id)
-        return None if number is None else self.steps[number - 1]
+        return None if number is None else self.steps[number - self.steps[0].number]

@@ -26,6 +26,7 @@ from vestige.query.fold import fold_text
 from vestige.query.text_layout import CommandAnswer, truncate_line, unread_line
 from vestige.query.trajectory import Item as Content
 from vestige.query.trajectory import Step, Trajectory, build_trajectory
+from vestige.query.trajectory.parts import RunParts
 from vestige.query.views.lines.content_lines import (
     ErrorTexts,
     Line,
@@ -82,28 +83,62 @@ def transcript_answer(evidence: Evidence, options: TranscriptOptions) -> Transcr
     limit = options.limit
     if not 1 <= limit <= TRANSCRIPT_ITEMS_MAX:
         raise UsageError(f"limit {limit}: out of range (expected 1 to {TRANSCRIPT_ITEMS_MAX}).")
-    trajectory = evidence.once(build_trajectory)
-    steps = _select_steps(trajectory, options)
-    items = evidence.once(Items).walk(options.after)
-    if options.step is not None or options.agent is not None:
-        numbers = {step.number for step in steps}
-        items = (item for item in items if item.step in numbers)
-    found = list(islice(items, limit + 1))
-    begin = found[0] if found and options.after is not None else None
-    return TranscriptAnswer(
-        evidence, trajectory, steps, options, found[:limit], len(found) > limit, begin
-    )
-
-
-def _select_steps(trajectory: Trajectory, options: TranscriptOptions) -> list[Step]:
-    steps = trajectory.steps
+    parts = evidence.once(RunParts)
+    low, high = 1, parts.step_count
     if options.step is not None:
-        low, high = _parse_steps(options.step, len(steps))
-        steps = steps[low - 1 : high]
+        if parts.count == 1:
+            high = len(evidence.once(build_trajectory).steps)
+        low, high = _parse_steps(options.step, high)
+    is_all = options.step is None and options.agent is None
+    index = parts.find_step(low) if options.after is None else parts.find(options.after)
+    after = options.after
+    while True:
+        opened = parts.open(index)
+        trajectory = opened.once(build_trajectory)
+        part = Part(index, parts.count, parts.step_count)
+        is_last = part.is_last or high < parts.first_step(index + 1)
+        steps = trajectory.steps
+        if options.step is not None:
+            steps = [step for step in steps if low <= step.number <= high]
+        steps = _select_agent(steps, trajectory, options, is_last=is_last)
+        numbers = {step.number for step in steps}
+        items = (
+            item
+            for item in opened.once(Items).walk(after)
+            # The end of the run belongs to its last part.
+            if (part.is_last or item.kind != "error" or not item.cursor.endswith(".end"))
+            and (is_all or item.step in numbers)
+        )
+        found = list(islice(items, limit + 1))
+        if found or is_last:
+            break
+        index, after = index + 1, None
+    begin = found[0] if found and (options.after is not None or index) else None
+    more = len(found) > limit or (bool(found) and not is_last)
+    return TranscriptAnswer(opened, trajectory, steps, options, found[:limit], more, begin, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of a long run a page is from."""
+
+    index: int = 0
+    count: int = 1
+    all_steps: int = 0
+    """About the number of steps of the run."""
+
+    @property
+    def is_last(self) -> bool:
+        return self.index + 1 >= self.count
+
+
+def _select_agent(
+    steps: list[Step], trajectory: Trajectory, options: TranscriptOptions, *, is_last: bool
+) -> list[Step]:
     if options.agent is not None:
         name = options.agent.lower()
         agents = {step.agent for step in trajectory.steps if step.agent}
-        if not any(name in agent.lower() for agent in agents):
+        if is_last and not any(name in agent.lower() for agent in agents):
             known = ", ".join(sorted(formatting.single_line(agent, 40) for agent in agents)[:10])
             raise UsageError(
                 f"agent {formatting.single_line(options.agent, 40)!r}: not in this run"
@@ -143,6 +178,7 @@ class TranscriptAnswer(CommandAnswer):
     more: bool
     begin: Item | None = None
     """The first item of this page, if it is not the first page."""
+    part: Part = Part()
     _ids: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The id of each span as it is shown."""
 
@@ -157,12 +193,18 @@ class TranscriptAnswer(CommandAnswer):
 
     def data(self) -> dict[str, Any]:
         trajectory = self.trajectory
-        return {
+        part = self.part
+        root = self.evidence.root
+        # A part has only its own texts: the task is in the first, the answer in the last.
+        has_task = not part.index or (root is not None and root.input is not None)
+        has_answer = part.is_last or (root is not None and root.output is not None)
+        task, answer = trajectory.task, trajectory.answer
+        data: dict[str, Any] = {
             "version": self.version,
             "run": run_data(self.evidence.run.info),
-            "title": trajectory.title,
-            "task": None if trajectory.task is None else trajectory.task.text[:4_000],
-            "answer": None if trajectory.answer is None else trajectory.answer.text[:4_000],
+            "title": trajectory.title if has_task else "",
+            "task": task.text[:4_000] if task is not None and has_task else None,
+            "answer": answer.text[:4_000] if answer is not None and has_answer else None,
             "conversations": [
                 {
                     "index": each.index,
@@ -176,6 +218,9 @@ class TranscriptAnswer(CommandAnswer):
             "items": [item.data() for item in self.items],
             "next": self.next,
         }
+        if part.count > 1:
+            data["part"] = {"number": part.index + 1, "count": part.count}
+        return data
 
     # --- the page ---------------------------------------------------------------------------------
 
@@ -205,7 +250,7 @@ class TranscriptAnswer(CommandAnswer):
                 folded = block.number if _is_folded(lines) else None
             rows += lines
             spent += tokens
-        if self.options.unread:
+        if self.options.unread or self._continues:
             return [*rows, (self._more(blocks[-1]), "log")]
         if self.options.full or folded is None:
             return rows
@@ -218,7 +263,7 @@ class TranscriptAnswer(CommandAnswer):
         if self.options.unread:
             # The last step may be read only in part, so the next page shows it.
             blocks += self.steps[:-1] or self.steps
-        elif self.options.after is None:
+        elif self.begin is None and self.options.after is None:
             blocks += self.steps
         elif first is None:
             return []
@@ -241,6 +286,11 @@ class TranscriptAnswer(CommandAnswer):
             else:
                 return limits
         return get_page_level(budget)
+
+    @property
+    def _continues(self) -> bool:
+        """Return whether a later part of a long run follows this one."""
+        return self.more and not self.part.is_last
 
     @cached_property
     def _endings(self) -> frozenset[int]:
@@ -274,7 +324,8 @@ class TranscriptAnswer(CommandAnswer):
 
     def _head(self, budget: int) -> Iterator[Line]:
         info = self.evidence.run.info
-        facts = [formatting.pluralize(len(self.trajectory.steps), "step")]
+        count = len(self.trajectory.steps) if self.part.count == 1 else self.part.all_steps
+        facts = [formatting.pluralize(count, "step")]
         if info.tokens:
             facts.append(formatting.token_counts(info.input_tokens, info.output_tokens))
         if model := self._common_model:
@@ -286,6 +337,13 @@ class TranscriptAnswer(CommandAnswer):
         yield text, f"head {info.outcome}"
         if self.options.unread:
             yield unread_line(self.options.unread), "ok"
+        if self.part.count > 1:
+            steps = self.trajectory.steps
+            yield (
+                f"long run: part {self.part.index + 1} of {self.part.count}, steps"
+                f" {steps[0].number} to {steps[-1].number}. Texts are compared within a part.",
+                "ok",
+            )
         task = self.trajectory.task
         if task is None or self.options.step is not None or self.options.agent is not None:
             return
