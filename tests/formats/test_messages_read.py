@@ -387,3 +387,22 @@ def test_a_session_of_clines_command_line_has_its_model_times_and_tokens(tmp_pat
     assert (run.info.input_tokens, run.info.output_tokens) == (1200, 25)
     assert call.attributes["cache_read_tokens"] == 1000
     assert run.info.started_ns // 1_000_000 == 1795001805278
+
+
+def test_a_document_of_too_many_messages_is_refused_and_lines_of_them_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vestige.formats.messages.detect.DOCUMENT_MESSAGES_MAX", 50)
+    messages = [
+        {"role": ("user", "assistant")[number % 2], "content": 'a text with "role" in it'}
+        for number in range(51)
+    ]
+    listed = _write(tmp_path / "listed.json", messages)
+    enveloped = _write(tmp_path / "enveloped.json", {"messages": messages})
+    for path in (listed, enveloped):
+        with pytest.raises(UnreadableError, match=r"more than 50 messages in one document\. Store"):
+            _load(path)
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("".join(json.dumps(each) + "\n" for each in messages))
+    assert len(_load(lines)) == 1
+    assert len(_load(_write(tmp_path / "fewer.json", messages[:50]))) == 1

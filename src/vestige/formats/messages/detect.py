@@ -30,9 +30,12 @@ from vestige.formats.messages.agent_steps import is_step, iter_opening, step_to_
 from vestige.formats.messages.envelope import LIST_KEYS
 from vestige.formats.messages.parse_message import Object, is_message
 from vestige.formats.protocol import Problem
-from vestige.limits import EVENT_LINE_MAX, FOREIGN_RUNS_MAX, PROBLEMS_MAX
+from vestige.limits import DOCUMENT_MESSAGES_MAX, EVENT_LINE_MAX, FOREIGN_RUNS_MAX, PROBLEMS_MAX
 
 NUMBER_SEPARATOR: Final = "#"
+_ADVICE: Final = " Store one message or one conversation per line (JSONL)."
+_ROLE: Final = b'"role"'
+_OPENING_BYTES: Final = 65_536
 _TRIED_MAX: Final = 20
 """Values at the beginning that decide whether a file has messages."""
 
@@ -69,7 +72,12 @@ class MessageFile:
     # --- index ----------------------------------------------------------------------------------
 
     def _index_document(self) -> None:
-        data = read_document(self.path, " Store one conversation per line (JSONL).")
+        data = read_document(self.path, _ADVICE)
+        # Quotes inside of texts are escaped, so this counts no texts.
+        if data.count(_ROLE) > DOCUMENT_MESSAGES_MAX:
+            raise UnreadableError(
+                f"{self.path}: more than {DOCUMENT_MESSAGES_MAX:,} messages in one document.{_ADVICE}"
+            )
         if data[:1] == b"{":
             if _find_list(decode_members(data)) is not None:
                 self.conversations = [Conversation("object", 0, msgspec.Raw(data))]
@@ -213,8 +221,21 @@ def has_conversations(path: Path) -> bool:
                     is_message(decode_value(line)) or _is_conversation(line) for line in lines
                 )
         return bool(open_message_file(path).conversations)
-    except (UnreadableError, OSError):
+    except UnreadableError:
+        return _begins_with_messages(path)  # reading it explains why it is refused
+    except OSError:
         return False
+
+
+def _begins_with_messages(path: Path) -> bool:
+    """Return whether the first characters of a document are those of a list of messages."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_OPENING_BYTES).removeprefix(BOM).strip()
+    except OSError:
+        return False
+    is_list = data[:1] == b"[" or any(f'"{name}"'.encode() in data for name in LIST_KEYS)
+    return data[:1] in (b"[", b"{") and is_list and _ROLE in data and b'"content"' in data
 
 
 def find_conversation_paths(path: Path) -> Iterator[Path]:
