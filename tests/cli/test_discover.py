@@ -94,6 +94,24 @@ def test_discover_lists_and_imports_only_with_consent(machine: Path) -> None:
     assert fingerprint(machine) == before
 
 
+def test_discover_knows_the_sessions_of_a_plain_import(machine: Path) -> None:
+    project = machine / ".claude" / "projects" / "-home-dev-calc"
+    database = machine / ".local" / "share" / "opencode" / "opencode.db"
+    assert run(machine, "import", str(project), str(database)).returncode == 0
+
+    listed = run(machine, "import", "--discover").stdout
+    rows = {line[:12].strip(): line.split() for line in listed.splitlines()[1:6]}
+    assert rows["Claude Code"][2:4] == ["3", "0"]
+    assert rows["OpenCode"][1:3] == ["2", "0"]
+    assert rows["Codex"][2] != "0"
+
+    with open(project / SESSION, "ab") as file:
+        file.write(b'{"type":"summary","summary":"more"}\n')
+    listed = run(machine, "import", "--discover").stdout
+    rows = {line[:12].strip(): line.split() for line in listed.splitlines()[1:6]}
+    assert rows["Claude Code"][2:4] == ["3", "1"]
+
+
 def test_discover_asks_on_a_terminal(machine: Path) -> None:
     for reply, expected in ((b"n\n", False), (b"y\n", True)):
         ours, theirs = pty.openpty()
@@ -110,6 +128,44 @@ def test_discover_asks_on_a_terminal(machine: Path) -> None:
             assert process.wait(WAIT_S) == 0, output
         assert b"Import 9 sessions? [y/N]" in output
         assert (machine / "vestige" / "store.db").exists() is expected
+
+
+@pytest.mark.parametrize("reply", [b"n\n", b"y\n"])
+def test_ui_offers_the_sessions_on_a_terminal_before_it_serves(machine: Path, reply: bytes) -> None:
+    before = fingerprint(machine)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "vestige", "ui", "--no-browser", "--port", "0"],
+        env=environment(machine),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        try:
+            output = _read_until(ours, b"[y/N]")
+            assert b"Import 9 sessions?" in output and b"running at" not in output
+            os.write(ours, reply)
+            shown = _read_until(ours, b"(Ctrl-C to stop)")
+        finally:
+            process.send_signal(signal.SIGINT)
+            b"".join(_read(ours))
+        process.wait(WAIT_S)
+    assert b"Vestige is running at http://127.0.0.1:" in shown
+    assert (b"Claude Code: 3 sessions" in shown) is (reply == b"y\n")
+    imported = names(machine) if (machine / "vestige" / "store.db").exists() else []
+    assert len(imported) == (9 if reply == b"y\n" else 0)
+    assert fingerprint(machine) == before
+
+
+def _read_until(fd: int, text: bytes) -> bytes:
+    """Return what a terminal shows up to a text. Fail when it is closed before."""
+    shown = b""
+    while text not in shown:
+        data = os.read(fd, 4096)
+        assert data, shown
+        shown += data
+    return shown
 
 
 def _read(fd: int) -> Iterator[bytes]:

@@ -20,6 +20,10 @@ _EXTENSIONS: Final = {
     "rooveterinaryinc.roo-cline": "Roo Code",
     "kilocode.kilo-code": "Kilo Code",
 }
+SESSION_FORMATS: Final = frozenset(
+    ["claude_code", "cline", "codex", "gemini_cli", "goose", "opencode", "openhands"]
+)
+"""Formats of the homes."""
 _EDITORS: Final = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
@@ -38,9 +42,14 @@ class AgentHome:
 
     def read_row_states(self) -> Mapping[str, RowState]:
         """Return the state of each session of a database; none for sessions in files."""
-        read_row_states = getattr(get_format(self.format), "read_row_states", None)
-        states: Mapping[str, RowState] = {}
-        return states if read_row_states is None else read_row_states(self.path)
+        return read_row_states(self.format, self.path)
+
+
+def read_row_states(format: str, path: Path) -> Mapping[str, RowState]:
+    """Return the state of each session in the database at a path; none if it is not one."""
+    read = getattr(get_format(format), "read_row_states", None)
+    states: Mapping[str, RowState] = {}
+    return states if read is None else read(path)
 
 
 def find_agent_homes(environment: Mapping[str, str]) -> list[AgentHome]:

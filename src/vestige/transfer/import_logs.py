@@ -21,8 +21,8 @@ from vestige.formats import get_format
 from vestige.formats.protocol import RowState, derived_writer
 from vestige.formats.session_files import is_silent, list_files, list_folders
 from vestige.store.protocol import Store
-from vestige.transfer.agent_homes import AgentHome
-from vestige.transfer.import_runs import ImportResult, OnProgress, import_found
+from vestige.transfer.agent_homes import SESSION_FORMATS, AgentHome, read_row_states
+from vestige.transfer.import_runs import ImportResult, OnProgress, find_reader, import_found
 
 _ROW_MARK: Final = "#"
 _WAL: Final = "-wal"
@@ -104,6 +104,30 @@ def import_logs(
             yield result
         if not failed:
             store.set_fact(session.fact, session.state)
+
+
+def import_and_remember(
+    store: Store, path: Path, format: str | None = None, on_progress: OnProgress | None = None
+) -> Iterator[ImportResult]:
+    """Import the runs at a path. `discover_logs` then knows the sessions among them."""
+    name, reader = find_reader(path, format)
+    if name not in SESSION_FORMATS or reader is not get_format(name):
+        yield from import_found(store, reader, reader.find_runs(path), on_progress)
+        return
+    sessions: dict[Path, Session] = {}
+
+    def iter_inspected() -> Iterator[Path]:
+        # The state before reading: what a program writes meanwhile is new at the next discovery.
+        rows = read_row_states(name, path)
+        for found in reader.find_runs(path):
+            sessions[found] = _inspect(found, name, rows)
+            yield found
+
+    for result in import_found(store, reader, iter_inspected(), on_progress):
+        session = sessions.get(result.path)
+        if session is not None and result.run_id is not None:
+            store.set_fact(session.fact, session.state)
+        yield result
 
 
 class LogFollower:

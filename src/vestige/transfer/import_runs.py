@@ -25,6 +25,7 @@ from vestige._runtime.gc_pause import pause_gc
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES, get_format
 from vestige.formats.protocol import Format, Problem, Source
+from vestige.formats.text_encoding import find_wide_encoding
 from vestige.limits import BATCH_BYTES, IMPORT_BATCH
 from vestige.record.redaction.bulk_redaction import masked
 from vestige.record.types import KnownRecord
@@ -81,13 +82,21 @@ def import_path(
     store: Store, path: Path, format: str | None = None, on_progress: OnProgress | None = None
 ) -> Iterator[ImportResult]:
     """Import every run at a path, one after the other."""
+    _, reader = find_reader(path, format)
+    yield from import_found(store, reader, reader.find_runs(path), on_progress)
+
+
+def find_reader(path: Path, format: str | None = None) -> tuple[str, Format]:
+    """Return the name and the module of the format of a path. Raise if it cannot be read."""
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or directory.")
     found = find_format(path, format)
     if found is None and format is None:
-        raise UnreadableError(f"{path}: unsupported format (expected one of: {', '.join(NAMES)}).")
-    reader = found[1] if found is not None else get_format(format or "")
-    yield from import_found(store, reader, reader.find_runs(path), on_progress)
+        raise UnreadableError(
+            find_wide_encoding(path)
+            or f"{path}: unsupported format (expected one of: {', '.join(NAMES)})."
+        )
+    return found if found is not None else (format or "", get_format(format or ""))
 
 
 def import_found(

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
+from vestige.formats.text_encoding import find_wide_encoding
 from vestige.home import JOURNAL_SUFFIX, Home, explain_missing, get_home, is_default
 from vestige.limits import COPY_MAX
 from vestige.query.debugger import Debugger
@@ -191,7 +192,8 @@ def _explain_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -
             continue
         path = Path(split_source(text)[0])
         if os.path.exists(path):
-            return NotFoundError(f"{path}: not a run id, and {_UNSUPPORTED}")
+            encoded = find_wide_encoding(path)
+            return NotFoundError(encoded or f"{path}: not a run id, and {_UNSUPPORTED}")
         if (os.sep in text or path.suffix in _SUFFIXES) and not re.search(r"\s|://", text):
             return NotFoundError(f"{text}: no such file or directory, and no such run.")
     return error
@@ -324,7 +326,7 @@ def _open_file(path: Path, *, glance: bool) -> Debugger:
         return _debug_store(path, load_journal(path))
     if find_format(path) is not None:
         return _open_runs(path, glance=glance)
-    raise UnreadableError(f"{path}: {_UNSUPPORTED}")
+    raise UnreadableError(find_wide_encoding(path) or f"{path}: {_UNSUPPORTED}")
 
 
 def _debug_store(path: Path, temporary: TempStore) -> Debugger:

@@ -93,7 +93,7 @@ def import_runs(
         sys.exit(discover_and_import(home, yes=yes))
     if not paths:
         raise UsageError("import: a path is missing. Set PATH, or use --discover.")
-    from vestige.transfer import import_path
+    from vestige.transfer.import_logs import import_and_remember
 
     home.make()
     # Millions of small objects without cycles, freed with their batch.
@@ -111,7 +111,7 @@ def import_runs(
                 records += more
                 bar.update(f"{path.name}: {records:,} records")
 
-            for one in import_path(store, path, format, count_records):
+            for one in import_and_remember(store, path, format, count_records):
                 runs += one.run_id is not None
                 new += one.run_id is not None and not one.known
                 unreadable += one.run_id is None

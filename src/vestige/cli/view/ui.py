@@ -15,7 +15,7 @@ import click
 
 from vestige.cli.options import Examples, Home, home_option
 from vestige.cli.serve.otlp_option import otlp_option, print_otlp
-from vestige.errors import UsageError
+from vestige.errors import UnreadableError, UsageError
 
 if TYPE_CHECKING:
     from vestige.server.otlp_ports import OtlpPorts
@@ -139,6 +139,7 @@ def _launch(files: ExitStack, key: str, port: int, page: str) -> str:
 @contextmanager
 def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
     """Yield the home to serve, the URL fragment, and whether it has journals to import."""
+    from vestige.formats.text_encoding import find_wide_encoding
     from vestige.transfer import is_source, open_path
     from vestige.transfer.background_import import is_long_source
     from vestige.transfer.open_source import open_as_home
@@ -153,6 +154,8 @@ def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
             anchor = f"#/run/{runs[0].short_id}" if len(runs) == 1 else ""
             yield place, anchor, lasting and lasts
         return
+    if id is not None and (encoded := find_wide_encoding(Path(id))):
+        raise UnreadableError(encoded)
     with _readable(home) as (place, lasts):
         if id is None:
             yield place, "", lasts
