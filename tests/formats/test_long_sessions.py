@@ -118,11 +118,11 @@ def _read_pages(path: Path) -> list[dict[str, object]]:
 def test_the_transcript_of_a_very_long_session_is_read_in_parts(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = [item for page in _read_pages(session) for item in page["items"]]
+    complete = [item for page in _read_pages(session) for item in page["items"]]
     monkeypatch.setattr("vestige.query.trajectory.parts.TRAJECTORY_SPANS_MAX", 20)
     pages = _read_pages(session)
 
-    assert [item for page in pages for item in page["items"]] == whole
+    assert [item for page in pages for item in page["items"]] == complete
     counts = {page["part"]["count"] for page in pages}
     assert len(counts) == 1
     assert [page["part"]["number"] for page in pages][-1] == counts.pop() > 3
@@ -133,13 +133,13 @@ def test_the_transcript_of_a_very_long_session_is_read_in_parts(
 def test_steps_of_a_session_in_parts_are_found_by_number_and_after_the_page_before(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = vestige("transcript", session, "--step", 41).stdout
+    complete = vestige("transcript", session, "--step", 41).stdout
     monkeypatch.setattr("vestige.query.trajectory.parts.TRAJECTORY_SPANS_MAX", 20)
     step = vestige("transcript", session, "--step", 41).stdout
     beyond = vestige("transcript", session, "--step", TURNS + 1)
 
-    assert "answer 40" in whole
-    assert step.splitlines()[-2:] == whole.splitlines()[-2:]
+    assert "answer 40" in complete
+    assert step.splitlines()[-2:] == complete.splitlines()[-2:]
     assert (beyond.exit_code, f"expected 1 to {TURNS}" in beyond.stderr) == (2, True)
 
     answers = []

@@ -25,12 +25,12 @@ from vestige._runtime.gc_pause import pause_gc
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES, get_format
 from vestige.formats.protocol import Format, Problem, Source
-from vestige.formats.text_encoding import find_wide_encoding
 from vestige.limits import BATCH_BYTES, IMPORT_BATCH
 from vestige.record.redaction.bulk_redaction import masked
 from vestige.record.types import KnownRecord
 from vestige.store.protocol import Store
 from vestige.transfer.compressed_file import CompressedFormat, decompress, is_compressed
+from vestige.transfer.text_encoding import find_wide_encoding
 
 if TYPE_CHECKING:
     from vestige.record.redaction.redactor import Redactor

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
-from vestige.formats.text_encoding import find_wide_encoding
 from vestige.home import JOURNAL_SUFFIX, Home, explain_missing, get_home, is_default
 from vestige.limits import COPY_MAX
 from vestige.query.debugger import Debugger
@@ -41,6 +40,7 @@ from vestige.transfer.temp_store import (
     load_runs,
     load_several,
 )
+from vestige.transfer.text_encoding import find_wide_encoding
 
 if TYPE_CHECKING:
     from vestige.record.run import RunInfo

@@ -139,10 +139,10 @@ def _launch(files: ExitStack, key: str, port: int, page: str) -> str:
 @contextmanager
 def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
     """Yield the home to serve, the URL fragment, and whether it has journals to import."""
-    from vestige.formats.text_encoding import find_wide_encoding
     from vestige.transfer import is_source, open_path
     from vestige.transfer.background_import import is_long_source
     from vestige.transfer.open_source import open_as_home
+    from vestige.transfer.text_encoding import find_wide_encoding
 
     if id is not None and is_source(id):
         if is_long_source(Path(id)):

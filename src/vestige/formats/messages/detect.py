@@ -76,7 +76,8 @@ class MessageFile:
         # Quotes inside of texts are escaped, so this counts no texts.
         if data.count(_ROLE) > DOCUMENT_MESSAGES_MAX:
             raise UnreadableError(
-                f"{self.path}: more than {DOCUMENT_MESSAGES_MAX:,} messages in one document.{_ADVICE}"
+                f"{self.path}: more than {DOCUMENT_MESSAGES_MAX:,} messages in one document."
+                f"{_ADVICE}"
             )
         if data[:1] == b"{":
             if _find_list(decode_members(data)) is not None:
