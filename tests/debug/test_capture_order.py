@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,9 +67,15 @@ def test_snapshots_of_threads_that_overtake_each_other_are_in_order_and_whole(
     with builder.capture():
         for _ in seconds[2:]:
             builder.add_snapshot()
-    bundle = DebugBundle.load(builder.finalize().export(tmp_path / "x.wink"))
+    path = builder.finalize().export(tmp_path / "x.wink")
 
-    found = list(bundle.snapshots)
+    with zipfile.ZipFile(path) as archive:
+        (member,) = (name for name in archive.namelist() if name.endswith("snapshots.jsonl"))
+        lines = archive.read(member).splitlines()
+    assert [json.loads(line)["created_at"] for line in lines] == [
+        stamp(second) for second in sorted(seconds)
+    ], "the file is in order for every reader"
+    found = list(DebugBundle.load(path).snapshots)
 
     assert [one.created_at for one in found] == [stamp(second) for second in sorted(seconds)]
     for one in found:

@@ -128,6 +128,23 @@ def test_a_value_that_looks_like_a_header_or_a_label_changes_nothing(text: str) 
     assert SCANNING.text(json.dumps({"body": text})) == json.dumps({"body": text})
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'headers ["x-api-key", "required": true, "in": "header"',
+        '..."name": ["authorization","token2use": 1},{"x":',
+        r"[\"x-api-key\", \"required2\": true, ",
+    ],
+)
+def test_a_key_after_the_name_of_a_header_stays_in_a_fragment(text: str) -> None:
+    """A fragment does not parse as JSON: the colon after the string shows that it is a key."""
+    assert REDACTOR.text(text) == text
+    pair = text[: text.index(":")] + "]"
+    value = pair.rsplit('"', 2)[1].rstrip("\\")
+
+    assert value not in REDACTOR.text(pair.replace(value, "hunter2" + "hunter2"))
+
+
 def test_a_key_is_masked_only_if_it_is_itself_a_secret() -> None:
     secret = SHAPES["openai"]
 

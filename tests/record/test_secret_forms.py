@@ -588,10 +588,56 @@ def test_a_word_that_begins_like_a_shape_stays(name: str) -> None:
         "use `client.api_key = ...` to set it",
         '#define OSSL_KDF_PARAM_PASSWORD "pass"',
         '{"objectKey":"a1b2c3d4e5f6a7b8c9d0e1f2","idempotencyKey":"order-9f8a7b6c5d4e3f2a1b0c"}',
+        '{"api_key": "sk-...", "access_token": "hf_***", "token": "sk-test-key-123"}',
+        "export SERVICE_API_KEY=sk-...\nAPI_KEY=sk-123\nOTHER_TOKEN=sk-xxxxxxxxxxxx\n",
+        "`?api_key=AIza...` and `Authorization: Bearer {auth_token}`",
+        'call -H "Authorization: Bearer ***REDACTED***" -H "X-Api-Key: sk-1****cdef"',
+        'HEADERS="Authorization=Bearer%20<token>"',
+        'export MASTER_KEY="sk-$(openssl rand -hex 32)"',
+        '{"cookie": "^0.7.1", "jsonwebtoken": "^9.0.3", "pbkdf2-password": "1.2.1"}',
+        '{"test:cookies": "run -p test/cookie", "token_expiry": "2001-01-01T00:00:00Z"}',
+        'GOOGLE_APPLICATION_CREDENTIALS="/path/to/your/credentials.json"',
+        "the token is **removed** from it, and this credential is *invalid*",
+        "Invalid key given. _credentials_api_key=None.",
+        'export const X_METADATA_TOKEN = "x-metadata-token";',
+        'class A:\n  ClientSecretCredential = "ClientSecretCredential"\n',
+        'names = {"issuer_signing_key_ref": "signing_key_ref", **others}',
+        "export const ApiJWT = /*@__PURE__*/ core.make(1)",
+        "permissions: id-token: write",
+        "THREAD_TOKEN = 0x0080",
+        '<a accesskey="n" href="next.html">',
+        "    'print',\n    'pwd',\n    'GetStringTableMax',\n    'xmlGetNsByHref',\n",
+        '{"id_token": "HEADER.PAYLOAD.SIGNATURE"}',
+        "let a=1;this.x=f(e),y({isAuthorized:c,token:c?u:null,accessToken:l?.key??null,userId:u});"
+        "if(a&&c){b()}",
     ],
 )
 def test_code_and_ids_that_name_a_secret_stay(text: str) -> None:
     assert REDACTOR.text(text) == text
+
+
+@pytest.mark.parametrize("rest", ["in it", "and more", "is set", "or not", "as before"])
+@pytest.mark.parametrize("key", ["APP_SECRET", "password", "api_key"])
+def test_a_value_before_a_word_of_a_sentence_is_masked(key: str, rest: str) -> None:
+    value = "lvmjqdcwwrev" + "700"
+
+    assert value not in REDACTOR.text(f"body has {key}={value} {rest}")
+    assert value not in REDACTOR.text(f"{key}={value} {rest}")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sk-" + "a1b2c3d4",
+        "hunter2" + "...",
+        "abcdef" + "***",
+        "ab-" + "12cd",
+        "12.34" + "x",
+        "a.b*1",
+    ],
+)
+def test_a_short_secret_that_resembles_a_placeholder_is_masked(value: str) -> None:
+    assert value not in REDACTOR.text(f'{{"api_key": "{value}", "password": "{value}"}}')
 
 
 def test_the_tokens_of_a_response_stay_in_values_too() -> None:

@@ -110,6 +110,8 @@ _STATED = re.compile(
     r"""(?P<v>[^\s`"'()\[\]\\<>]{6,256})"""
 )
 """A sentence that states a secret: `the password is x`, a row of a table: `| password | x |`."""
+_EMPHASIS = re.compile(r"(\*{1,2}|_{1,2})[A-Za-z-]{1,32}\1")
+"""A word in bold or italics of Markdown."""
 _BESIDE = re.compile(
     r"""[ \t](?P<v>(?=[^\s]{0,64}[0-9])(?=[^\s]{0,64}[A-Za-z])(?=[^\s]{0,64}[a-z!@#$%^&*])"""
     r"""[^\s`"'()\[\]\\<>{},;:]{8,128})(?![\w(])"""
@@ -327,6 +329,8 @@ def _find_stated(context: KeyContext, stated: re.Match[str]) -> Hit:
     """Return the hit for `the password is x`: random characters, or a word with numbers in it."""
     low = stated.start("v")
     value = stated["v"].rstrip(".,;:!?")
+    if _EMPHASIS.fullmatch(value):
+        return Hit(context.start, low, low + len(value), None, context.rule)
     lowest = WEAK if context.word in ("password", "passphrase", "passcode") else STRONG
     has_digit = any(character.isdigit() for character in value)
     if value.replace("-", "").replace("/", "").isdigit() or (lowest == WEAK and not has_digit):
@@ -362,7 +366,7 @@ def _second_of_pair(context: KeyContext, after: int) -> int | None:
     A string before a colon is a key, not a value: `{"name": "x-api-key", "required": true}`."""
     text = context.text
     comma = _NEXT_ITEM.match(text, after)
-    if comma is None:
+    if comma is None or context.key.lower().startswith(("your-", "your_")):
         return None
     named = _VALUE_KEY.match(text, comma.end())
     if named:

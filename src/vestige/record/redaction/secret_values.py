@@ -35,10 +35,24 @@ def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression)
 
 
+_VENDOR: Final = (
+    r"(?:sk|pk|rk|hf|gh[pos]|xox[abp]|tvly|gsk|pplx)[-_]"
+    r"(?:(?:ant|proj|or|v1|api03|live|test|jwt|pat)[-_]){0,3}"
+)
+"""The beginning of a vendor's keys: `sk-`, `hf_`, `sk-ant-`."""
+_SAMPLE: Final = "secret|token|test|fake|dummy|example|sample|mock|demo|your|my|api|key|here"
+
 _PLACEHOLDER: Final = (
     r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a"
     r"|\[?filtered\]?|\.[a-z_]{6,}|(?:os\.)?environ/\w+"
-    r"|(?:fake|dummy|mock|sample|example|placeholder)[-_][a-z_-]{0,40}"
+    r"|(?:none|null|true|false)[.]|(?:bearer|basic|token)(?:%20|\+)"
+    rf"|(?:{_VENDOR}|[a-z]{{0,5}})(?:\.{{3}}|…|\*{{3,}})|[\w-]{{0,4}}\*{{4,}}[\w-]{{0,4}}"
+    rf"|\*{{3,}}[a-z]+\*{{3,}}|(?:{_VENDOR}|[0-9a-f]{{0,2}})x{{6,}}"
+    rf"|{_VENDOR}(?:[a-z0-9]{{1,4}}|(?:(?:{_SAMPLE})[-_]?){{1,5}}[0-9]{{0,4}})"
+    r"|[0-9]{4}[-.][0-9]{2}[-.][0-9]{2}T[0-9:.]{5,18}Z?|[\w-]{0,8}\$\([^()]{1,80}\)"
+    r"|(?:[<>]=?|[~^])?[0-9]{1,3}\.[0-9]{1,4}\.[0-9]{1,6}|\+ ?[a-z_$][\w$.()]{0,80} ?\+"
+    r"|0x[0-9a-f]{1,8}|__[a-z_]{1,40}__|eyJ[\w-]{0,24}\.{3,}|(?-i:[A-Z]{3,}(?:\.[A-Z]{3,}){2})"
+    r"|(?:my[-_])?(?:fake|dummy|mock|sample|example|placeholder)[-_][a-z_-]{0,40}"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
     r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token"
     r"|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|fileb?)://?\S*"
@@ -54,14 +68,14 @@ _INTERPOLATION: Final = (
 
 _SCHEME: Final = (
     r"(?i:bearer|basic|token|digest|apikey|api-key|key|negotiate|bot|ssws|geniekey|oauth"
-    r"|splunk)[ \t]+"
+    r"|splunk)(?:[ \t]+|%20|\+)"
 )
 
 
 def is_placeholder(value: str) -> bool:
-    """Return whether a value is a placeholder: empty, `${NAME}`, `<token>`, `****`.
+    """Return whether a value is a placeholder: empty, `${NAME}`, `<token>`, `****`, `sk-...`.
 
-    A few characters without letters and digits are not a secret either."""
+    A version (`^9.0.3`), a time, and a few characters without letters and digits count too."""
     if not value or value.isspace() or (len(value) < 4 and not any(map(str.isalnum, value))):
         return True
     if _compiled(_PLACEHOLDER).fullmatch(value) is not None:
@@ -82,7 +96,8 @@ def is_template(value: str) -> bool:
 
 _EXPRESSION: Final = (
     r"[&*!]?[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[!?]?"  # a dotted name
-    r"|[&*!]?[A-Za-z_$][\w$.:]*[(\[{].*"  # a call, a subscript, a generic type
+    r"|[&*!]?[A-Za-z_$][\w$.:?]*[(\[{].*"  # a call, a subscript, a generic type
+    r"|[A-Za-z_$][\w$.]*(?:\|\||&&).*"  # `a||b`
     r"|[A-Za-z_$][\w$.?]*\?\?.*"  # the default of JavaScript: `a?.b ?? null`
     r"|\$[A-Za-z_]\w*.*|[\[({].*|[A-Za-z_][\w.]*<.*|(?:null|undefined|string|number|None)\|.*"
 )

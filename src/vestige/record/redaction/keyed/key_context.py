@@ -25,11 +25,16 @@ _LINE_START = re.compile(
     r"(?:^|[\n\r]|\\n)[ \t]*(?:(?:export|set|setx|env|ENV|ARG|local|declare -x|-|\*|>|#|;|\d+[:"
     r"|])[ \t]+){0,2}$"
 )
-_EXPRESSION = re.compile(r"\(\?[:=!<P]|\][+*]|\[\^|[a-z0-9]-[a-z0-9][^\]]{0,40}\]")
-"""A part of a regular expression, which source code writes beside names such as `token`."""
+_EXPRESSION = re.compile(
+    r"\(\?[:=!<P]|\][+*]|\[\^|[a-z0-9]-[a-z0-9][^\]]{0,40}\]|\A[\w$]{1,3}\?[^:]{1,40}:"
+)
+"""A part of a regular expression beside a name such as `token`, or `c?u:null` of minified code."""
 
 _PART = 1024
 """Characters that are classified together as source code or not."""
+
+_NAME_PART_MIN = 12
+"""Characters of a name that is a part of its key."""
 
 _MIXED_MIN = 14
 """Letters of a random text in mixed case. Shorter ones may be names: `newDbCfgPass`."""
@@ -58,7 +63,9 @@ DESCRIBING = {
 
 _HARMLESS = {
     "credentials": {"include", "omit", "same-origin", "default", "same_origin"},
-    "token": {"string", "bearer", "jwt"},
+    "token": {"string", "bearer", "jwt", "read", "write"},
+    "api_key": {"bearer", "basic"},
+    "authorization": {"bearer", "basic"},
     "cookie": {"lax", "strict", "secure", "httponly"},
 }
 """Values of these keys that are settings, not secrets."""
@@ -70,14 +77,22 @@ _TYPE_NAME = re.compile(
 """Types that schemas write beside the key of a secret."""
 _TYPE_OR_PATH = re.compile(
     r"V[0-9](?:alpha|beta)?[0-9]?(?:[A-Z][a-z]{2,}){2,8}|(?:/[a-z]{2,}(?:[_-][a-z]+){0,8}){2,8}"
+    r"|(?:\.{1,2}/|~?/|[A-Za-z]:[/\\])[\w./\\ -]{1,200}"
+    r"\.(?:json|ya?ml|toml|pem|crt|key|txt|[cm]?[jt]sx?|py|browser)"
 )
-"""A versioned type, or a path of an API. A random text after a slash has digits or capitals."""
+"""A versioned type, a path of an API, or a path of a file.
+
+A random text after a slash has digits or capitals."""
 
 
 def is_secret_value(word: str, value: str) -> bool:
     """Return whether the value of a key with this word is a secret, not a setting or a type."""
     if (len(value) <= 16 and _TYPE_NAME.fullmatch(value)) or _TYPE_OR_PATH.fullmatch(value):
         return False
+    if word == "accesskey" and len(value) == 1:
+        return False  # a key of the keyboard, in HTML
+    if word in ("cookie", "cookies") and " " in value and "=" not in value:
+        return False  # a sentence or a command: `"test:cookies": "run test/cookies"`
     return value.lower() not in _HARMLESS.get(word, ())
 
 
@@ -176,10 +191,10 @@ class KeyContext:
     def _is_secret(self, value: str, lowest: int) -> bool:
         if is_placeholder(value) or not is_secret_value(self.word, value):
             return False
-        if self.doubtful:
-            return is_doubtful_secret(self.word, value)
         if self._is_its_name(value):
             return False
+        if self.doubtful:
+            return is_doubtful_secret(self.word, value)
         if lowest == CODE:
             return True
         if is_template(value):
@@ -197,10 +212,15 @@ class KeyContext:
         )
 
     def _is_its_name(self, value: str) -> bool:
-        """Return whether a value is the key in another spelling: `api_key="apiKey"`."""
-        if not value.isidentifier() or value == self.key or len(words_of(self.key)) < 2:
+        """Return whether a value is the key in another spelling, or a part of it.
+
+        `api_key="apiKey"`, `issuer_signing_key_ref="signing_key_ref"`."""
+        if not value.replace("-", "_").isidentifier() or len(words_of(self.key)) < 2:
             return False
-        return _without_separators(value) == _without_separators(self.key)
+        plain, key = _without_separators(value), _without_separators(self.key)
+        if value == self.key:
+            return len(words_of(value)) >= 3
+        return plain == key or (len(plain) >= _NAME_PART_MIN and plain in key)
 
     def _is_its_key(self, value: str) -> bool:
         """Return whether a bare value repeats its key, as a variable does: `api_key=api_key`."""

@@ -30,7 +30,11 @@ _BARE = re.compile(
 _REST_OF_LINE = re.compile(r"""[^\s\\"'](?:[^\n\r\\]|\\(?![nr"]))*+""")
 _COMMENT = re.compile(r"[ \t]+[#;].*$")
 _HEADER_VALUE = re.compile(r"""(?:[^\s"'\\]|[ \t]|\\*["'](?![\s,}\])>:\\]|\Z)|\\++(?![nr"']))++""")
-_AFTER_VALUE_IS_CODE = re.compile(r"[ \t]*[()\[\]{},.+*/|?]|[ \t]+(?:if|or|and|in|is|else|as)\b")
+_OPERATOR = re.compile(r"(?:await|new|not|yield|lambda|typeof)[ \t]+[A-Za-z_$]|/\*")
+"""A word or comment with which an expression begins: `token = await read()`."""
+_SIGN_AFTER = re.compile(r"[ \t]*[()\[\]{},.+*/|?]")
+_WORD_AFTER = re.compile(r"[ \t]+(?:if|or|and|in|is|else|as)\b")
+"""Words after a value: code (`token=a or b`), or a sentence (`API_SECRET=x in the log`)."""
 _TYPE = re.compile(
     r"(?i)(?:str|string|bytes|int|integer|number|bool|boolean|float|any|object|none|"
     r"optional|union|secretstr|dict|list|tuple|annotated|required|char|varchar|byte|text|true"
@@ -59,10 +63,11 @@ def find_unquoted(context: KeyContext, assigns: re.Match[str]) -> Iterator[Hit]:
             yield from _find_after_colon(context, at, sign)
         return
     value = _BARE.match(text, at)
-    if value is None:
+    if value is None or _OPERATOR.match(text, at):
         return
     before = text[context.start - 1 : context.start]
-    is_call = context.is_argument or _AFTER_VALUE_IS_CODE.match(text, value.end()) is not None
+    is_call = context.is_argument or _SIGN_AFTER.match(text, value.end()) is not None
+    has_word = _WORD_AFTER.match(text, value.end()) is not None
     if sign == "=":
         if before and before in "?&;" and not context.is_code:
             yield context.hit(*value.span())
@@ -74,17 +79,20 @@ def find_unquoted(context: KeyContext, assigns: re.Match[str]) -> Iterator[Hit]:
             # A value with a dash is hardly an expression, and not an argument of a call.
             is_name = context.is_argument or value[0].replace("-", "_").isidentifier()
             is_plain = is_name and "-" not in value[0]
-            yield context.hit(*value.span(), STRONG if is_call or is_plain else WORD)
+            yield context.hit(*value.span(), STRONG if is_call or is_plain or has_word else WORD)
+        elif has_word:
+            yield context.hit(*value.span(), WEAK)
         elif context.begins_line and context.key.isupper():
             yield from find_line_value(context, at, WORD)
         else:
             yield context.hit(*value.span(), WORD)
     elif context.begins_line:
-        lowest = STRONG if context.is_code or is_call else WORD
+        lowest = STRONG if context.is_code or is_call or has_word else WORD
         yield from find_line_value(context, at, lowest)
     elif len(value[0]) >= 6 and value[0].count("`") + value[0].count(".") <= 2:
         # In a sentence: `rejected: password = x`.
-        yield context.hit(*value.span(), STRONG if context.is_code or is_call else WEAK)
+        is_doubtful = context.is_code or is_call or has_word
+        yield context.hit(*value.span(), STRONG if is_doubtful else WEAK)
 
 
 def _find_after_colon(context: KeyContext, at: int, sign: str) -> Iterator[Hit]:
@@ -183,7 +191,8 @@ def _find_header(context: KeyContext, low: int) -> Iterator[Hit]:
         return
     if "authorization" in name and (scheme := _SCHEME_VALUE.match(text, low)):
         secret = scheme["v"]
-        if is_placeholder(secret) or is_template(secret):
+        plain = secret.rstrip("`.,;:)")
+        if is_placeholder(plain) or is_template(plain) or is_placeholder(secret):
             return
         value = _HEADER_VALUE.match(text, low)
         if value is None:
