@@ -21,6 +21,7 @@ from vestige.query.answer import Answer
 from vestige.query.budget import count_tokens
 from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
+from vestige.query.text_layout import ADD_OPTIONS
 from vestige.record.finding import Finding
 from vestige.record.types import Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
@@ -200,7 +201,7 @@ CUT = [name for name in QUESTIONS if name not in COMPLETE_RUN]
 def test_a_cut_names_a_command_and_that_command_works(
     answered: Answered, hostile: Home, name: str
 ) -> None:
-    """Each `… n more: vestige ...` line works as printed, and shows something else."""
+    """Each `… n more: vestige ...` line works with the stated options, and shows something else."""
     text = answered(name).text(300)
     next_commands = [
         line.rpartition(": vestige ")[2]
@@ -209,7 +210,9 @@ def test_a_cut_names_a_command_and_that_command_works(
     ]
 
     assert next_commands, text
+    _, stated, options = text.rpartition(f"\n{ADD_OPTIONS}: ")
     for command in next_commands:
+        command = f"{command} {options}" if stated else command
         result = commands.vestige(*shlex.split(command))
         assert result.exit_code in (0, 1), f"{command}\n{result.output}"
         assert result.stdout.strip() not in ("", text)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 import vestige
+from support import commands
 from support.programs import load
 from vestige._runtime import clock
 from vestige.home import Home
 from vestige.query.debugger import Debugger
+from vestige.query.text_layout import CommandAnswer
 from vestige.record.types import AnyRecord, SpanOpen
 from vestige.recorder import Recorder
 from vestige.settings import parse_duration
@@ -59,6 +63,34 @@ def test_the_rest_of_a_text_is_where_it_was_asked(tmp_path: Path) -> None:
 
     (rest,) = [line for line in lines if "in full" in line]
     assert rest.endswith(f"vestige transcript r2 --step 1 --full --home {tmp_path / 'home'}")
+
+
+def test_several_commands_state_the_home_once(tmp_path: Path) -> None:
+    """Each works with the options of the last line; data has them in every command."""
+    home = tmp_path / ("home" * 20)
+    with Recorder(Home(home), last_words=False) as recorder:
+        recorder.run("triage").child("ask", type="llm", body="x").end(status="error")
+    load(Home(home))
+
+    result = commands.vestige("overview", "--home", str(home))
+    *lines, last = result.stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith("next: ")]
+    words = shlex.split(line.removeprefix("next: "))
+    nexts = [list(words) for is_bar, words in groupby(words, "|".__eq__) if not is_bar]
+
+    assert last == f"add to each command: --home {home}"
+    assert result.stdout.count(str(home)) == 1
+    assert len(nexts) > 1
+    for _, *arguments in nexts:
+        assert commands.vestige(*arguments, *shlex.split(last)[-2:]).exit_code in (0, 1)
+
+
+def test_the_home_is_before_the_end_of_options(tmp_path: Path) -> None:
+    """After `--` it would be a run."""
+    answer = CommandAnswer()
+    answer.at = "--home x"
+
+    assert answer.command("grep", "--", "-a", "r1") == "vestige grep --home x -- -a r1"
 
 
 def test_pages_of_a_body_as_data_end_between_characters(tmp_path: Path) -> None:

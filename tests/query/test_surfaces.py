@@ -182,8 +182,8 @@ def test_an_overview_offers_it_only_for_what_is_under_investigation(recorded: Ho
 
         assert surface_lines(store, run, []) == []
         assert surface_lines(store, run, ["mail"]) == []
-        assert surface_lines(store, run, ["billing", "mail"], "--home x") == [
-            f"billing has a debug surface: vestige help billing --run {run.short_id} --home x"
+        assert surface_lines(store, run, ["billing", "mail"]) == [
+            f"billing has a debug surface: vestige help billing --run {run.short_id}"
         ]
 
 

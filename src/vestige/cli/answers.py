@@ -94,11 +94,14 @@ def print_answers(answers: Sequence[Answer], budget: int | None) -> None:
 
 def _render(answer: Answer, budget: int | None) -> list[str]:
     from vestige.query.budget import UNLIMITED, within
+    from vestige.query.text_layout import CommandAnswer
 
     complete = budget is None and (answer.columns is not None or _has_explicit_limit())
     limit = UNLIMITED if complete else within(budget, answer.budget)
     styled = getattr(answer, "styled", None)
-    if styled is not None:
+    if styled is not None and answer.columns is None and isinstance(answer, CommandAnswer):
+        rows = answer.state_options_once(styled, limit)
+    elif styled is not None:
         rows = styled(limit)
     elif complete:
         rows = [(line, PLAIN) for line in answer.lines(limit)]

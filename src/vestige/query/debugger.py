@@ -241,7 +241,7 @@ class Debugger:
             by_id[finding.cause].component for finding in report.findings if finding.cause in by_id
         }
         suspects |= {span.component for span in run.spans if span.status not in ("ok", None)}
-        surfaces = _surface_lines(self.store, run.info, sorted(suspects), self.at)
+        surfaces = _surface_lines(self.store, run.info, sorted(suspects))
         direct = target.how in ("run id", "latest run", "prefix of a run id")
         found_as = "" if direct else target.how
         cost = run_costs(self.store, [run.info.id]).get(run.info.id)
@@ -708,7 +708,7 @@ def _describe_arguments(opened: Evidence, span: SpanInfo) -> str:
     return describe_arguments(opened, span)
 
 
-def _surface_lines(store: Store, run: RunInfo, components: Sequence[str], at: str) -> Sequence[str]:
+def _surface_lines(store: Store, run: RunInfo, components: Sequence[str]) -> Sequence[str]:
     from vestige.query.views.debug_surfaces import surface_lines
 
-    return surface_lines(store, run, components, at)
+    return surface_lines(store, run, components)

@@ -1,7 +1,8 @@
 """Layout of answers: a fixed head and end, and rows that are cut to the budget.
 
 Almost every answer is a `CommandAnswer`: it knows which store it came from, so the next
-commands that it prints can be run unchanged.
+commands that it prints can be run unchanged. A text with several commands states the options
+for the store once, in its last line.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from typing import Final
 from vestige.query import formatting
 from vestige.query.answer import Answer
 from vestige.query.budget import CHARACTERS_A_TOKEN, count_fitting, count_tokens, fit_lines, within
+from vestige.record.redaction.output_redaction import redact_lines
 from vestige.record.run import Run
+
+Render = Callable[[int], list[tuple[str, str]]]
+"""Return lines with their styles, within a number of tokens."""
+
+ADD_OPTIONS: Final = "add to each command"
+LAST_LINE_SHARE: Final = 5
+"""An answer of less than this many times the length of the last line has no such line."""
 
 
 class CommandAnswer(Answer):
@@ -23,23 +32,63 @@ class CommandAnswer(Answer):
     at: str = ""
     """Options that make a command read the same store: `--home DIR`; empty for the default."""
 
+    _without_options: list[str] | None = None
+    """The commands of the text that is being made, if its last line states `at` for all."""
+
     def command(self, *parts: str) -> str:
         """Return a command ready for a shell: `vestige show r7 --home x`."""
-        at = [self.at] if self.at else []
-        return " ".join(["vestige", *(shell_word(part) for part in parts if part), *at])
-
-    def text(self, budget: int | None = None) -> str:
-        """Return the answer; if not even the next command fits, truncate it."""
-        limit = within(budget, self.budget)
-        lines = self.lines(limit)
-        while len(lines) > 1 and count_tokens("\n".join(lines)) > limit:
-            lines.pop(0)
-        text = "\n".join(lines)
-        return text if count_tokens(text) <= limit else text[: limit - 1] + "…"
+        words = ["vestige", *(shell_word(part) for part in parts if part)]
+        if self.at and "--" in words:
+            words.insert(words.index("--"), self.at)
+            return " ".join(words)
+        return self.add_options(" ".join(words))
 
     def placed(self, command: str) -> str:
         """Add the store's options to a complete command, such as one of a check."""
-        return formatting.single_line(f"{command} {self.at}".strip(), 300)
+        return self.add_options(formatting.single_line(command, 300))
+
+    def add_options(self, command: str) -> str:
+        """Add the store's options to a command, unless the last line states them."""
+        if self._without_options is None:
+            return f"{command} {self.at}".strip()
+        self._without_options.append(command)
+        return command
+
+    def text(self, budget: int | None = None) -> str:
+        """Return the answer; if not even the next command fits, truncate it."""
+
+        def render(limit: int) -> list[tuple[str, str]]:
+            lines = self.lines(limit)
+            while len(lines) > 1 and count_tokens("\n".join(lines)) > limit:
+                lines.pop(0)
+            text = "\n".join(lines)
+            return [(text if count_tokens(text) <= limit else text[: limit - 1] + "…", "")]
+
+        rows = self.state_options_once(render, within(budget, self.budget))
+        return "\n".join(text for text, _ in rows)
+
+    def state_options_once(self, render: Render, limit: int) -> list[tuple[str, str]]:
+        """Return rendered lines; if they have several commands, the last states the options.
+
+        A single command has them itself, and so have all commands of a very short answer.
+        """
+        last = redact_lines([f"{ADD_OPTIONS}: {self.at}"])
+        if not self.at or LAST_LINE_SHARE * cost(last) > limit:
+            return render(limit)
+        self._without_options = []
+        try:
+            rows = render(limit - cost(last))
+            commands = dict.fromkeys(self._without_options)
+        finally:
+            self._without_options = None
+        text = "\n".join(text for text, _ in rows)
+        shown = [command for command in commands if command in text]
+        if not shown:
+            return rows
+        if len(shown) > 1 or text.count(shown[0]) > 1:
+            return [*rows, (last[0], "log")]
+        placed = f"{shown[0]} {self.at}"
+        return [(text.replace(shown[0], placed), style) for text, style in rows]
 
 
 def unread_line(unread: int) -> str:

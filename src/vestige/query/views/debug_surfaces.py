@@ -57,17 +57,11 @@ def surfaces(store: Store, run: RunInfo | None = None) -> list[Surface]:
     return [found[name] for name in sorted(found)]
 
 
-def surface_lines(
-    store: Store, run: RunInfo, components: Collection[str], at: str = ""
-) -> list[str]:
-    """Return a line for each of the components that has a surface.
-
-    `at` holds the options that make a command read the same store (`Debugger.at`).
-    """
+def surface_lines(store: Store, run: RunInfo, components: Collection[str]) -> list[str]:
+    """Return a line for each of the components that has a surface. It ends with a command."""
     if not components:
         return []
     answer = CommandAnswer()
-    answer.at = at
     return [
         f"{formatting.single_line(surface.component, 40)} has a debug surface:"
         f" {answer.command('help', surface.component, '--run', run.short_id)}"
@@ -129,7 +123,7 @@ class SurfaceAnswer(CommandAnswer):
             return f"(a query of {len(sql)} characters: {full})"
         lines = (formatting.single_line(line, QUERY_SHOWN) for line in sql.splitlines())
         query = shlex.quote(("\n" if "--" in sql else " ").join(lines))
-        return f"vestige sql {query} {self.at}".rstrip()
+        return self.add_options(f"vestige sql {query}")
 
     def data(self) -> dict[str, Any]:
         surface = self.surface

@@ -88,7 +88,7 @@ class OverviewAnswer(CommandAnswer):
             *self._cost(),
             *note_lines(self.notes, lambda: self.command("notes", short)),
             *self._last_good(),
-            *self.surfaces,
+            *map(self.add_options, self.surfaces),
         ]
         end = self._next()
         if self.ids:
