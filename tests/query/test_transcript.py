@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.query.debugger import Debugger
+from vestige.query.trajectory.contents import REPEAT_LENGTH
 from vestige.recorder import Recorder
 
 
@@ -342,3 +344,26 @@ def test_the_lines_of_several_processes_are_in_order_of_time(home: Home) -> None
     assert [line for line in text.splitlines() if line.startswith("info: ")] == [
         f"info: {number}" for number in range(1, 6)
     ]
+
+
+@pytest.mark.parametrize("question", ["What is left to pay?", "What is left to pay? " * 12])
+def test_a_log_shows_its_task_once(tmp_path: Path, question: str) -> None:
+    """The head has it; the user's message and a plan that quotes it refer to the head."""
+    question = question.strip()
+    plan = f"Initial plan:\nWe answer this request:\n{question}\nFirst, look up the invoice."
+    history = [
+        {"content": question, "role": "human"},
+        {"content": plan, "role": "Orchestrator (thought)"},
+        {"content": "It is 12 euros.", "role": "Orchestrator (termination condition)"},
+    ]
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({"question": question, "history": history}))
+
+    with vestige.open(path) as debugger:
+        text = debugger.transcript().text()
+        step = debugger.transcript(step="1", full=True).text()
+
+    is_quoted = len(question) < REPEAT_LENGTH  # shorter passages have no reference
+    assert text.count(question) == 1 + is_quoted
+    assert "as in the task]" in text
+    assert "First, look up the invoice." in step

@@ -192,6 +192,9 @@ class StepFiller:
                 and len(item.text) >= REPEAT_LENGTH
             ):
                 item.repeats = [Repeat(0, len(item.text), shown_in)]
+            elif item.kind == "text":  # a plan quotes the task
+                quotes = self._seen.find_repeats(item.text)
+                item.repeats = [quote for quote in quotes if quote.step == 0]
             self._seen.add(item.text, step.number, family)
         parts = [item.text for item in step.answer if item.kind in ("text", "code")]
         if len(parts) > 1:  # histories contain the answer as one text

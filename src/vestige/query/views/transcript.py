@@ -181,6 +181,8 @@ class TranscriptAnswer(CommandAnswer):
     part: Part = Part()
     _ids: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The id of each span as it is shown."""
+    _task_in_head: bool = False
+    """Whether the title of this page is the complete task."""
 
     def __post_init__(self) -> None:
         self._ids = self.evidence.short_ids
@@ -229,6 +231,7 @@ class TranscriptAnswer(CommandAnswer):
 
     def styled(self, budget: int) -> list[Line]:
         """Return steps as long as they fit; their contents are folded to suit the page."""
+        self._task_in_head = False
         rows = [*self._head(budget)] if budget >= 200 and self.options.after is None else []
         blocks = self._blocks()
         if not blocks:
@@ -347,12 +350,19 @@ class TranscriptAnswer(CommandAnswer):
         task = self.trajectory.task
         if task is None or self.options.step is not None or self.options.agent is not None:
             return
-        yield f"task: {self.trajectory.title}", "ok"
-        is_short = task.text.strip() == self.trajectory.title
-        if is_short or budget < TASK_BUDGET or self._is_in_steps(task):
+        title = f"task: {self.trajectory.title}", "ok"
+        self._task_in_head = task.text.strip() == self.trajectory.title
+        if self._task_in_head or budget < TASK_BUDGET or self._is_in_steps(task):
+            yield title
             return
+        yield "task:", "ok"
         for line in fold_text(task.text, TASK_SHOWN, keep="requirements"):
             yield f"  | {line}".rstrip(), "ok"
+
+    def _is_in_head(self, content: Content) -> bool:
+        """Return whether a message is the task, and the head of this page shows it in full."""
+        text = content.text.strip()
+        return self._task_in_head and content.role == "user" and text == self.trajectory.title
 
     def _is_in_steps(self, task: Content) -> bool:
         """Return whether a step shows the task, and does not refer to it."""
@@ -404,6 +414,9 @@ class TranscriptAnswer(CommandAnswer):
         yield from render_logs(early, indent, limits)
         task = self.trajectory.task
         for content in step.new_input:
+            if self._is_in_head(content) and limits is not FULL:
+                yield f"{indent}user | [as in the task]", "log"
+                continue
             shown = limits
             if content is task and limits is not FULL:
                 shown = {**limits, "user": max(limits["user"], TASK_SHOWN)}
