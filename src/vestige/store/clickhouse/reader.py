@@ -428,16 +428,27 @@ class ClickHouseReader(StoreConnection):
 
     def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
         view = self._view()
-        runs = view.current("runs", "run_id IN {ids:Array(String)}")
-        rows = self._query(
+        runs = self._query(
             view,
-            "SELECT r.run_id, f.check_name, f.check_version, f.finding"
-            f" FROM {view.current_findings(f'run IN (SELECT id FROM {runs})')} f"
-            f" JOIN {runs} r ON r.id = f.run ORDER BY f.run, f.position",
+            "SELECT id, run_id, changed"
+            f" FROM {view.current('runs', 'run_id IN {ids:Array(String)}')}",
             ids=list(run_ids),
         )
+        names = {(row, changed): run_id for row, run_id, changed in runs}
+        where = f"{view.visible('findings')} AND run IN {{keys:Array(Int64)}}"
+        rows = self._query(
+            view,
+            "SELECT run, changed, check_name, check_version, finding FROM findings"
+            f" WHERE {where} AND (run, commit) IN"
+            f" (SELECT run, max(commit) FROM findings WHERE {where} GROUP BY run)"
+            " ORDER BY run, position",
+            keys=[row for row, _ in names],
+        )
         results_of_runs: dict[str, dict[str, CheckResult]] = {}
-        for run_id, name, version, text in rows:
+        for row, changed, name, version, text in rows:
+            run_id = names.get((row, changed))
+            if run_id is None:
+                continue  # stale: the run has changed since
             results = results_of_runs.setdefault(run_id, {})
             result = results.setdefault(name, CheckResult(name, version, []))
             if text is not None:
