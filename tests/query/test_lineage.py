@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import vestige
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.query.ids.lineage import Family, find_family
@@ -32,6 +33,25 @@ def families(home: Home) -> list[Family]:
     with SqliteStore.open(home.store, readonly=True) as store:
         runs = sorted(store.list_runs(RunFilter()), key=lambda run: run.started_ns)
         return [find_family(store, store.load_run(run.id)) for run in runs]
+
+
+def test_a_list_marks_forks_and_replays(home: Home) -> None:
+    """Their names are equal to that of their origin. The origin may be in another store."""
+    with Recorder(home, crash_hooks=False) as recorder:
+        origin, calls = record_agent(recorder)
+        record_agent(recorder, **{"replay.run": origin, "replay.span": calls[1]})
+        record_agent(recorder, **{"replay.run": origin})
+        record_agent(recorder, **{"replay.run": "0123456789abcdef0123456789abcdef"})
+    with vestige.open(home) as debugger:
+        answer = debugger.list()
+
+    first, forked, replayed, elsewhere = reversed(answer.data()["runs"])
+    text = str(answer)
+    assert not first.keys() & {"fork_of", "replay_of"}
+    assert forked["fork_of"] == replayed["replay_of"] == first["short_id"]
+    assert elsewhere["replay_of"] == "0123456789abcdef0123456789abcdef"
+    assert f"agent.py (fork of {first['short_id']})" in text
+    assert f"agent.py (replay of {first['short_id']})" in text
 
 
 def test_a_run_knows_its_forks_and_a_fork_its_origin(home: Home) -> None:

@@ -85,6 +85,19 @@ def test_a_failed_run_names_the_others_like_it(browser: Browser, url: str) -> No
         expect(page.get_by_role("heading", name="Failures", exact=True)).to_be_visible()
 
 
+def test_a_list_marks_forks(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        expect(page.get_by_text("fork of r5")).to_be_visible()
+
+
+def test_a_fork_at_a_step_without_a_request_begins_at_the_next_call(
+    browser: Browser, url: str
+) -> None:
+    with visit(browser, url + "#/run/r5?span=s1") as page:
+        page.get_by_role("button", name="Fork from here").click()
+        expect(page.get_by_text("The fork begins at the next model call")).to_be_visible()
+
+
 def test_a_run_shows_its_forks_at_their_step_and_the_command_that_forks_it(
     browser: Browser, url: str
 ) -> None:
@@ -96,6 +109,8 @@ def test_a_run_shows_its_forks_at_their_step_and_the_command_that_forks_it(
         page.get_by_role("button", name="Fork from here").click()
         command = "vestige replay r5 --until s3 -- python agent.py"
         expect(page.get_by_text(command, exact=True)).to_be_visible()
+        recorded = "vestige replay r5 --until s3 --tools recorded -- python agent.py"
+        expect(page.get_by_text(recorded, exact=True)).to_be_visible()
         page.keyboard.press("Escape")
         second.get_by_role("link", name="r6").click()
         expect(page.get_by_role("region", name="Summary")).to_contain_text("Forked from r5.s3")

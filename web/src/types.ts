@@ -33,6 +33,9 @@ export interface RunRow {
   task?: string | null;
   result?: string | null;
   note_count?: number;
+  /** The run of which this one is a fork or a replay. */
+  fork_of?: string;
+  replay_of?: string;
   latest_note?: string;
   group?: Group;
 }

@@ -183,6 +183,12 @@ function Marks({ run }: { run: RunRow }) {
           ◆<span class="sr">pinned</span>
         </span>
       )}
+      {(run.fork_of ?? run.replay_of) && (
+        <span class="quiet">
+          {" "}
+          {run.fork_of ? "fork" : "replay"} of {oneLine(run.fork_of ?? run.replay_of ?? "", 40)}
+        </span>
+      )}
       {run.note_count ? (
         <span class="note-mark" title={oneLine(run.latest_note ?? "", 300)}>
           {" "}

@@ -86,25 +86,37 @@ export function forksAt(lineage: Lineage | null, spans: Set<string>): Fork[] {
   return lineage?.forks.filter((fork) => fork.forked_at && spans.has(fork.forked_at)) ?? [];
 }
 
+interface ForkMenuProps {
+  span: string;
+  /** False: the fork begins at the next model call. */
+  isCall: boolean;
+  lineage: Lineage | null;
+}
+
 /** "Fork from here": the command, to copy. */
-export function ForkMenu({ span, lineage }: { span: string; lineage: Lineage | null }) {
+export function ForkMenu({ span, isCall, lineage }: ForkMenuProps) {
   if (!lineage?.can_fork) return null;
   const [run = "", number = ""] = span.split(".");
   const program = lineage.command ?? "python agent.py";
   const fork = `vestige replay ${run} --until ${number} -- ${program}`;
   const changed = `vestige replay ${run} --until ${number} --set 'messages[0].content=@prompt.txt' -- ${program}`;
+  const recorded = `vestige replay ${run} --until ${number} --tools recorded -- ${program}`;
   return (
     <Menu label="Fork" name="Fork from here" align="right">
       {() => (
         <div class="choices fork-panel">
           <p class="quiet">
-            Model calls before this step are answered from the recording; this one and all later
-            calls are sent. The new run is recorded beside this one.
+            {isCall
+              ? "Model calls before this step are answered from the recording; this one and all later calls are sent."
+              : "The fork begins at the next model call: it and all later ones are sent, those before it are answered from the recording."}{" "}
+            The new run is recorded beside this one.
           </p>
           <b>Fork from here</b>
           <Command text={fork} />
           <b>With a changed request</b>
           <Command text={changed} />
+          <b>With recorded results of tools</b>
+          <Command text={recorded} />
           <p class="quiet">
             <code>--trials 5</code> repeats it with and without the change.
           </p>

@@ -56,7 +56,12 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
           </h2>
           {run.status(index) !== "ok" && <Status value={run.status(index)} />}
           <span class="quiet cut grow">{factsOf(run, index, data, step)}</span>
-          <ForkMenu key={`fork ${id}`} span={id} lineage={lineage} />
+          <ForkMenu
+            key={`fork ${id}`}
+            span={id}
+            isCall={run.type(index) === "llm"}
+            lineage={lineage}
+          />
           {!exported && (
             <button type="button" aria-label="Add a note" onClick={() => setNoting(id)}>
               Note

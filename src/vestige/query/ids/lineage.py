@@ -53,6 +53,11 @@ class Lineage:
             text = f"forked from {run} at {self.span or self.span_id}"
         return text if self.run is None else f"{text}: {answer.command('diff', self.run, short_id)}"
 
+    def mark(self) -> str:
+        """Return the words for a list: `fork of r1`."""
+        noun = "replay" if self.span_id is None else "fork"
+        return f"{noun} of {formatting.single_line(self.run or self.run_id, 40)}"
+
     def data(self) -> dict[str, Any]:
         return {
             "run": self.run or self.run_id,
@@ -70,12 +75,36 @@ def find_lineage(store: Store, run: Run) -> Lineage | None:
         return None
     span_id = root.attributes.get(SPAN)
     span_id = span_id if isinstance(span_id, str) else None
-    try:
-        origin = resolve(store, run_id, "run").run
-    except VestigeError:
+    origin = _find_origin(store, run_id)
+    if origin is None:
         return Lineage(run_id, None, span_id)
     span = None if span_id is None else _find_short_id(store, span_id)
     return Lineage(run_id, origin.short_id, span_id, span)
+
+
+def _find_origin(store: Store, run_id: str) -> RunInfo | None:
+    """Return the run with this id, and not one that only has it in an attribute: the fork."""
+    try:
+        run = resolve(store, run_id, "run").run
+    except VestigeError:
+        return None
+    return run if run.id == run_id else None
+
+
+def find_origins(store: Store, run_ids: Sequence[str]) -> dict[str, Lineage]:
+    """Return the origins of runs in a list, from the first span of each. Calls are not resolved."""
+    found: dict[str, Lineage] = {}
+    short_ids: dict[str, str | None] = {}
+    for facts in store.read_span_facts(run_ids, 1):
+        origin, span_id = facts.attributes.get(RUN), facts.attributes.get(SPAN)
+        if not isinstance(origin, str):
+            continue
+        if origin not in short_ids:
+            run = _find_origin(store, origin)
+            short_ids[origin] = None if run is None else run.short_id
+        span_id = span_id if isinstance(span_id, str) else None
+        found[facts.run_id] = Lineage(origin, short_ids[origin], span_id)
+    return found
 
 
 def is_replay(run: Run) -> bool:

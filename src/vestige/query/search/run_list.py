@@ -17,6 +17,7 @@ from vestige.errors import UsageError
 from vestige.limits import LIST_MAX
 from vestige.query import formatting
 from vestige.query.failures.top_findings import Examine, find_top_findings
+from vestige.query.ids.lineage import Lineage, find_origins
 from vestige.query.search import run_order
 from vestige.query.search.run_texts import RunText, read_run_texts
 from vestige.query.search.run_totals import RunTotals, add_up_runs
@@ -75,6 +76,8 @@ class ListAnswer(CommandAnswer):
     """Notes by run id."""
     totals: RunTotals | None = None
     """Sums over all runs that match; None if not requested."""
+    origins: Mapping[str, Lineage] = field(default_factory=dict)
+    """The origins of replays and forks, by run id."""
 
     def lines(self, budget: int) -> list[str]:
         if not self.runs:
@@ -133,6 +136,7 @@ class ListAnswer(CommandAnswer):
                 run.short_id,
                 formatting.single_line(self._title(run), 40)
                 + (" (partial)" if run.id in self.partial else "")
+                + (f" ({self.origins[run.id].mark()})" if run.id in self.origins else "")
                 + _missing(run)
                 + (" *" if run.pinned else "")
                 + (" ✎" if run.id in self.notes else ""),
@@ -197,6 +201,10 @@ class ListAnswer(CommandAnswer):
                 run |= {"note_count": note.count, "latest_note": note.latest[:NOTE_SHOWN]}
             if self.unexamined is not None:
                 run["examined"] = run["id"] not in self.unexamined and run["outcome"] != "running"
+            origin = self.origins.get(run["id"])
+            if origin is not None:
+                key = "replay_of" if origin.span_id is None else "fork_of"
+                run[key] = origin.run or origin.run_id
             if run["id"] in self.partial:
                 run["partial"] = True
             if self.costs is not None:
@@ -287,6 +295,7 @@ def list_answer(store: Store, query: ListQuery, now_ns: int) -> ListAnswer:
         not (runs or query.options or query.filter.terms) and _has_hidden(store, query.filter),
         store.summarize_notes(ids),
         _find_totals(store, query) if query.totals else None,
+        find_origins(store, ids),
     )
 
 
