@@ -99,6 +99,20 @@ def test_a_report_that_cannot_be_written_is_found_before_the_trials(
         assert "the agent's output" not in result.stdout
 
 
+@pytest.mark.slow
+def test_trials_that_failed_are_no_baseline(home: Home, agent: Path, tmp_path: Path) -> None:
+    """Unless the user ignores it: some programs report by their exit status."""
+    baseline = tmp_path / "b.json"
+    refused = _gate(home, agent, "--save", str(baseline), CODE="3")
+
+    assert refused.returncode == 1 and "not written, because a trial failed" in refused.stderr
+    assert not baseline.exists()
+
+    ignored = _gate(home, agent, "--save", str(baseline), "--ignore", "command-failed", CODE="3")
+
+    assert ignored.returncode == 0 and baseline.exists()
+
+
 SUITE = """
 import os
 

@@ -79,6 +79,30 @@ def test_six_planted_causes_are_six_groups(home: Home, planted: dict[str, str]) 
     assert _groups(home) == found
 
 
+@pytest.mark.slow
+def test_two_hundred_runs_of_six_causes_are_six_groups(home: Home) -> None:
+    """Causes occur with different frequency. Purity is the share of runs in the right group."""
+    rng = random.Random(7)
+    weights = (60, 45, 35, 25, 20, 15)
+    planned = [cause for cause, n in zip(CAUSES, weights, strict=True) for _ in range(n)]
+    rng.shuffle(planned)
+    with Recorder(home) as recorder:
+        causes = {_record_run(recorder, cause, rng): cause for cause in planned}
+    with vestige.open(home) as debugger:
+        listed = debugger.list(limit=300).runs
+    planted = {run.short_id: causes[run.id] for run in listed}
+
+    found = _groups(home)
+
+    groups = [Counter(planted[run] for run in group["runs"]) for group in found["groups"]]
+    pure = sum(max(group.values()) for group in groups)
+    shown = sum(sum(group.values()) for group in groups)
+    assert len(groups) == 6 and len({max(group, key=group.__getitem__) for group in groups}) == 6
+    assert found["examined"] == 200 and pure / shown >= 0.95
+    assert [group["count"] for group in found["groups"]] == list(weights)
+    assert _groups(home) == found
+
+
 def test_replays_and_forks_do_not_count(home: Home) -> None:
     """They repeat a failure on purpose, and would make it look frequent."""
     with Recorder(home) as recorder:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     "--save",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the trials as a new baseline.",
+    help="Write the trials as a new baseline, unless one of them failed.",
 )
 @click.option(
     "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write a JUnit report."
@@ -118,7 +118,14 @@ def gate(
     reasons = [each for each in find_reasons(measured, before) if each.code not in ignore]
     answer = GateAnswer(measured, before, reasons)
     answer.at = at
-    if save is not None:
+    if save is not None and any(reason.code == "command-failed" for reason in reasons):
+        # Its calls and cost would be the measure of later changes.
+        click.echo(
+            f"gate: {save}: not written, because a trial failed (expected exit status 0)."
+            " Correct the command, or add --ignore command-failed.",
+            err=True,
+        )
+    elif save is not None:
         write_baseline(save, measured)
     _write_reports(answer, junit, markdown)
     print_answer(answer, as_json, budget)
