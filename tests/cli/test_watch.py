@@ -67,7 +67,42 @@ def test_a_program_stops_within_one_call_of_its_budget(home: Home, spender: Path
     assert _calls(home) in (5, 6)
     with vestige.open(home) as debugger:
         text = str(debugger.check(debugger.list("name:spender").runs[0].id))
-    assert "crash/stopped" in text and "stopped by vestige run" in text
+    assert "crash/stopped" in text and "stopped by vestige run: cost: Cost is $0.05" in text
+
+
+GRACEFUL = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+
+
+@pytest.mark.parametrize("by", ["run", "watch"])
+@pytest.mark.parametrize("graceful", [False, True])
+def test_the_reason_of_a_stop_leads_the_findings(
+    home: Home, spender: Path, by: str, graceful: bool
+) -> None:
+    """Also if the program ends itself without an error at SIGTERM. The cause is the last call."""
+    if graceful:
+        spender.write_text(SPENDER.replace("with", GRACEFUL + "with", 1))
+    home.make()
+    if by == "run":
+        _run(home, spender, 100, "--max-cost", "0.03")
+    else:
+        command = [sys.executable, "-m", "vestige", "watch", "--max-cost", "0.03", "--stop"]
+        watch = subprocess.Popen(command, env=_environment(home), stdout=subprocess.PIPE)
+        try:
+            command = [sys.executable, str(spender), "300"]
+            subprocess.run(command, env=_environment(home), timeout=120)
+            assert watch.stdout is not None and watch.stdout.readline()
+        finally:
+            watch.kill()
+            watch.wait(timeout=60)
+    with vestige.open(home) as debugger:
+        answer = debugger.list("name:spender", examine=True)
+        run = debugger.store.load_run(answer.runs[0].id)
+        (finding, *_) = debugger.check(run.info.id).ordered()
+
+    ended = [span for span in run.spans if span.type == "llm" and span.status == "ok"]
+    assert finding.kind == answer.findings[run.info.id].kind == "crash/stopped"
+    assert finding.message.startswith(f"stopped by vestige {by}: cost: Cost is $0.0")
+    assert finding.cause in {span.id for span in ended[2:]}, "a call from the third on"
 
 
 def test_a_policy_stops_a_program_and_a_broken_one_does_not(

@@ -221,7 +221,8 @@ def _end_log(
     elif writer.ended == "exited":
         message = f"process exited and left {last.type} {last.name} open"
     elif ended is not None and ended.stopped:
-        message = f"stopped by vestige run after {last.type} {last.name}: {ended.stopped}"
+        reason = ended.stopped.removesuffix(".")
+        message = f"stopped by vestige run: {reason}, after {last.type} {last.name}"
     else:
         message = f"process exited unexpectedly after {last.type} {last.name}"
     if ended is not None:

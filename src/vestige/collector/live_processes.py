@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 from vestige._runtime import clock, file_locks
 from vestige.home import Home
@@ -36,11 +37,16 @@ def pause_processes(pids: list[int]) -> None:
         _send(pid, signal.SIGSTOP)
 
 
-def stop_processes(pids: list[int]) -> None:
-    """End processes with SIGTERM, and with SIGKILL after a grace period."""
+def stop_processes(pids: list[int], then: Callable[[], None] | None = None) -> None:
+    """End processes with SIGTERM, and with SIGKILL after a grace period.
+
+    `then` is called right after SIGTERM: what takes a moment must not delay it.
+    """
     for pid in pids:
         _send(pid, signal.SIGTERM)
         _send(pid, signal.SIGCONT)  # a paused process would not see SIGTERM
+    if then is not None:
+        then()
     deadline = clock.monotonic() + GRACE_S
     while pids and clock.monotonic() < deadline:
         pids = [pid for pid in pids if _is_alive(pid)]

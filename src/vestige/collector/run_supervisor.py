@@ -21,6 +21,7 @@ from vestige.collector.crash_detection import Exit
 from vestige.collector.live_processes import GRACE_S
 from vestige.collector.loop import hold
 from vestige.collector.memory_limits import count_oom_kills, find_counters
+from vestige.collector.stop_record import StopReason, record_stop
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home
@@ -37,7 +38,7 @@ _PAUSE_MIN_S, _PAUSE_MAX_S = 0.0005, 0.05
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 
-Guard = Callable[[str], str | None]
+Guard = Callable[[str], StopReason | None]
 """Returns why the command of a run must end, or None. Called after each import of records."""
 
 
@@ -124,7 +125,7 @@ def run_command(
             "VESTIGE_SUPERVISOR": recorder.writer,
             PARENT_VARIABLE: f"{run.run_id}/{run.id}",
         }
-        code = _supervise(home, command, child_env, run, guard, proxy)
+        code = _supervise(home, command, child_env, recorder, run, guard, proxy)
     if then is not None:
         then(run.run_id, code == 0)
     return _shell_code(code)
@@ -153,6 +154,7 @@ def _supervise(
     home: Home,
     command: Sequence[str],
     env: dict[str, str],
+    recorder: Recorder,
     run: Span,
     guard: Guard | None,
     proxy: Proxy | None,
@@ -173,7 +175,7 @@ def _supervise(
             child.poll_proxy = proxy.poll
         counters = find_counters(os.getpid())  # The child is in the same control group.
         before = count_oom_kills(counters)
-        guarded = None if guard is None else _Guarded(guard, run, child)
+        guarded = None if guard is None else _Guarded(guard, recorder, run, child)
         _collect_until_exit(home, child, guarded)
     if proxy is not None:
         proxy.end(_status(child.returncode))
@@ -239,8 +241,8 @@ def _collect_until_exit(home: Home, child: _Child, guarded: _Guarded | None) -> 
 class _Guarded:
     """Ends a command that breaks a rule: SIGTERM, then SIGKILL after a grace period."""
 
-    def __init__(self, guard: Guard, run: Span, child: _Child) -> None:
-        self._guard, self._run, self._child = guard, run, child
+    def __init__(self, guard: Guard, recorder: Recorder, run: Span, child: _Child) -> None:
+        self._guard, self._recorder, self._run, self._child = guard, recorder, run, child
         self._kill_at: float | None = None
         self.reason = ""
 
@@ -255,9 +257,10 @@ class _Guarded:
         if reason is not None:
             self._send(signal.SIGTERM)
             self._kill_at = monotonic() + GRACE_S
-            self.reason = reason
-            self._run.log.error(f"stopped by vestige run: {reason}")
-            print(f"vestige: stopped: {reason}", file=sys.stderr)  # noqa: T201
+            self.reason = reason.text
+            runs = [self._run.run_id, *([reason.run_id] if reason.run_id else [])]
+            record_stop(self._recorder, runs, "vestige run", reason)
+            print(f"vestige: stopped: {reason.text}", file=sys.stderr)  # noqa: T201
 
     def check_ended(self) -> None:
         """Report a rule that the command broke right before it ended by itself."""
@@ -266,8 +269,9 @@ class _Guarded:
         except (VestigeError, OSError):
             return  # The store cannot be read, which was reported while the command ran.
         if reason is not None:
-            self._run.log.error(f"rule broken, found after the end of the command: {reason}")
-            print(f"vestige: rule broken: {reason}", file=sys.stderr)  # noqa: T201
+            text = f"rule broken, found after the end of the command: {reason.text}"
+            self._run.log.error(text)
+            print(f"vestige: rule broken: {reason.text}", file=sys.stderr)  # noqa: T201
 
     def _send(self, number: int) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,8 @@ class _Watch:
             "Stopped" if self._stop and pids else "Paused" if self._pause and pids else "Reported"
         )
         if self._stop:
-            stop_processes(pids)
+            record = partial(_record_stop, self.home, debugger, run, breach)
+            stop_processes(pids, record if pids else None)
         elif self._pause:
             pause_processes(pids)
         _add_note(self.home, debugger, run, f"{verb}: {breach.code}: {breach.message}")
@@ -139,15 +141,31 @@ class _Watch:
             click.echo(f"vestige: webhook not delivered ({problem}).", err=True)
 
 
-def _add_note(home: Home, debugger: Debugger, run: RunInfo, text: str) -> None:
-    """Add a note to the runs of the program that lists show."""
+def _record_stop(home: Home, debugger: Debugger, run: RunInfo, breach: Breach) -> None:
+    """Record the reason in the runs of the program, where `vestige check` finds it."""
+    from vestige.collector.stop_record import StopReason, record_stop
+    from vestige.recorder import Recorder
+
+    reason = StopReason(f"{breach.code}: {breach.message}", breach.run_id, breach.span_id)
+    ids = [each.id for each in _shown_runs(debugger, run)]
+    with Recorder(home, crash_hooks=False, silence_s=0) as recorder:
+        record_stop(recorder, [run.id, *ids], AUTHOR, reason)
+
+
+def _shown_runs(debugger: Debugger, run: RunInfo) -> list[RunInfo]:
+    """Return the runs of a program that lists show."""
     from vestige.store.protocol import RunFilter
-    from vestige.transfer import add_note
 
     runs = debugger.store.list_runs(RunFilter(of_process=run.id, with_implicit=True))
-    shown = [each for each in runs if not each.implicit] or [run]
+    return [each for each in runs if not each.implicit] or [run]
+
+
+def _add_note(home: Home, debugger: Debugger, run: RunInfo, text: str) -> None:
+    """Add a note to the runs of the program that lists show."""
+    from vestige.transfer import add_note
+
     try:
-        for each in shown:
+        for each in _shown_runs(debugger, run):
             add_note(home, debugger, each.id, text, author=AUTHOR)
     except VestigeError as error:
         click.echo(f"vestige: the reason was not stored ({error})", err=True)

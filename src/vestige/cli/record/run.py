@@ -16,6 +16,7 @@ from vestige.home import is_default
 from vestige.limits import END_LINE_S
 
 if TYPE_CHECKING:
+    from vestige.collector.stop_record import StopReason
     from vestige.query.watch.watcher import WatchRules
 
 
@@ -105,16 +106,19 @@ def _read_rules(max_cost: float | None, policy: Path | None) -> WatchRules | Non
     return WatchRules(max_cost_usd=max_cost, policy=rules)
 
 
-def _find_reason(home: Home, rules: WatchRules, run_id: str) -> str | None:
+def _find_reason(home: Home, rules: WatchRules, run_id: str) -> StopReason | None:
     """Return which rule the command of a run broke, or None."""
     from vestige._runtime import clock
+    from vestige.collector.stop_record import StopReason
     from vestige.query.watch.watcher import Watcher
     from vestige.settings import find_store
     from vestige.store.open import open_store
 
     with open_store(find_store(home), readonly=True, root=home.root) as store:
         breach = Watcher(store, rules).check(run_id, clock.SYSTEM.now_ns())
-    return None if breach is None else f"{breach.code}: {breach.message}"
+    if breach is None:
+        return None
+    return StopReason(f"{breach.code}: {breach.message}", breach.run_id, breach.span_id)
 
 
 def _print_summary(home: Home, run_id: str, ok: bool) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from vestige.query import checks, formatting
 from vestige.query.checks.applicability import find_inapplicable
+from vestige.query.checks.process.stop_reason import STOPPED_KIND
 from vestige.query.evidence import Evidence
 from vestige.query.failures.common_findings import lower_common_findings
 from vestige.query.failures.ranking import severity_key
@@ -157,7 +158,9 @@ def group_chains(tree: SpanTree, findings: Sequence[Finding]) -> list[list[Findi
 
     def earliest_first(finding: Finding) -> tuple[Any, ...]:
         position = order.get(finding.cause or "", -1)
-        return _is_report(finding), position, *severity_key(finding)
+        # Why Vestige stopped a program is known: no earlier finding takes its place.
+        stop = finding.kind == STOPPED_KIND
+        return not stop, _is_report(finding), position, *severity_key(finding)
 
     for finding in sorted(findings, key=earliest_first):
         chain = _find_chain(finding, parents, containers, chain_of)

@@ -10,7 +10,7 @@ A rule that cannot be evaluated never stops a program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vestige.errors import VestigeError
 from vestige.query import formatting
@@ -43,7 +43,10 @@ class Breach:
     code: str
     """`cost`, `loop`, `silence` or `policy/...`."""
     message: str
+    run_id: str | None = None
+    """The run that broke it, or the one that recorded last."""
     span_id: str | None = None
+    """The span that broke it, or the last call."""
 
 
 class Watcher:
@@ -58,16 +61,29 @@ class Watcher:
         """Return the first broken rule."""
         runs = self._store.list_runs(RunFilter(of_process=run_id, with_implicit=True))
         breach = self._check_cost(runs) or self._check_silence(runs, now_ns)
-        if breach is not None or not (self._rules.loop or self._rules.policy):
-            return breach
+        if breach is not None:
+            return self._locate(breach, runs)
+        if not (self._rules.loop or self._rules.policy):
+            return None
         for run in runs:
             state = (run.span_count, run.log_count, run.last_ns)
             if self._seen.get(run.id) != state:
                 self._seen[run.id] = state
                 breach = self._check_content(open_run(self._store, run.id))
                 if breach is not None:
-                    return breach
+                    return self._locate(breach, [run])
         return None
+
+    def _locate(self, breach: Breach, runs: Sequence[RunInfo]) -> Breach:
+        """Add the run that recorded last and its last call, if no span broke the rule."""
+        newest = max(runs, key=lambda run: (bool(run.tokens), run.last_ns))
+        span_id = breach.span_id
+        if span_id is None:
+            calls = self._store.load_run(newest.id, with_logs=False).spans
+            ended = [span for span in calls if span.type == "llm" and span.status is not None]
+            last = max(ended, key=lambda span: span.started_ns, default=None)
+            span_id = None if last is None else last.id
+        return replace(breach, run_id=newest.id, span_id=span_id)
 
     def _check_cost(self, runs: Sequence[RunInfo]) -> Breach | None:
         limit = self._rules.max_cost_usd
@@ -103,7 +119,7 @@ class Watcher:
             if check.name == "loop":
                 for finding in check.function(evidence):
                     if finding.severity != "hint":
-                        return Breach("loop", finding.message, finding.cause)
+                        return Breach("loop", finding.message, span_id=finding.cause)
         return None
 
     def _check_policy(self, evidence: Evidence) -> Breach | None:
@@ -111,5 +127,6 @@ class Watcher:
             return None
         activity = evidence.once(read_activity)
         for violation in find_violations(self._rules.policy, activity, ended=False):
-            return Breach(f"policy/{violation.rule}", violation.message, violation.span_id)
+            code = f"policy/{violation.rule}"
+            return Breach(code, violation.message, span_id=violation.span_id)
         return None

@@ -13,6 +13,7 @@ from itertools import islice
 from vestige.limits import GIB
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
+from vestige.query.checks.process.stop_reason import STOPPED_KIND, describe_stop, find_stop
 from vestige.query.checks.wording import named
 from vestige.query.evidence import Evidence
 from vestige.query.failures.faulthandler_dump import format_threads
@@ -53,18 +54,26 @@ _STOPPED = ("crash/SIGTERM", "crash/SIGKILL", "crash/unknown")
 @check(
     "crash",
     title="The process died",
-    looks_at="the collector's stamp, the crash log of the process, and the signal of a command",
+    looks_at="the collector's stamp, the crash log of the process, the signal of a command, and "
+    "why Vestige stopped it",
     severity="error",
     confidence=0.98,
     false_positives="a process that was stopped on purpose (a hint, if its parent stopped it, or "
     "if it had no work of its own); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=8,
+    version=9,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
+    stop = find_stop(evidence)
+    if stop is not None:
+        yield describe_stop(evidence, stop)
     stamps = (log for log in evidence.run.logs if _is_stamp(log, died=True))
     for log in islice(stamps, FINDINGS_MAX):
-        yield _died(evidence, log)
+        finding = _died(evidence, log)
+        if stop is None or finding.kind not in (*_STOPPED, STOPPED_KIND):
+            yield finding
+    if stop is not None:
+        return
     killed = _killed_command(evidence)
     if killed is not None:
         yield killed
@@ -185,7 +194,7 @@ def _is_idle_service(evidence: Evidence, stamp: LogInfo) -> bool:
 def _kind(evidence: Evidence, stamp: LogInfo) -> tuple[str, str, float]:
     """Return how the process died: as its parent recorded, else from the evidence."""
     if stamp.attributes.get("stopped"):
-        return "crash/stopped", "measured", 1.0
+        return STOPPED_KIND, "measured", 1.0
     last = _find_crash_log(evidence, stamp.writer)
     if last is not None and last.attributes.get("error.type") == "MemoryError":
         return "crash/oom", "measured", 0.95
