@@ -13,7 +13,7 @@ import click
 from vestige.cli.answers import opened
 from vestige.cli.options import Examples, Home, home_option
 from vestige.cli.progress import ProgressBar
-from vestige.errors import UsageError
+from vestige.errors import NotFoundError, StoreError, UnreadableError, UsageError
 from vestige.formats import NAMES
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ PROBLEMS_SHOWN = 5
   vestige import --discover            sessions of coding agents on this machine
 """,
     exits="0 imported (or already present), 1 some could not be read, 2 path not found,"
-    " 3 unsupported format",
+    " 3 unsupported format. With several paths, 2 and 3 only if none could be read",
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @click.option(
@@ -80,7 +80,8 @@ def import_runs(
     """Import runs.
 
     PATH is a run, a folder of runs, or the data directory of another tool. Importing a run again
-    adds only new records. Secrets are redacted.
+    adds only new records. Secrets are redacted. A path that cannot be read does not stop the
+    others.
 
     --discover lists the sessions of coding agents on this machine and asks before it imports
     them. Their files are only read.
@@ -99,6 +100,7 @@ def import_runs(
     # Millions of small objects without cycles, freed with their batch.
     gc.disable()
     unreadable = 0
+    failures: list[NotFoundError | UnreadableError] = []
     with (
         opened(home, readonly=False) as store,
         ProgressBar("Importing", len(paths) if len(paths) > 1 else None) as bar,
@@ -111,15 +113,25 @@ def import_runs(
                 records += more
                 bar.update(f"{path.name}: {records:,} records")
 
-            for one in import_and_remember(store, path, format, count_records):
-                runs += one.run_id is not None
-                new += one.run_id is not None and not one.known
-                unreadable += one.run_id is None
-                print_problems(one, bar)
-            bar.clear()
-            click.echo(_summary(path, runs, new))
+            try:
+                for one in import_and_remember(store, path, format, count_records):
+                    runs += one.run_id is not None
+                    new += one.run_id is not None and not one.known
+                    unreadable += one.run_id is None
+                    print_problems(one, bar)
+            except StoreError:
+                raise  # it would also fail for the other paths
+            except (NotFoundError, UnreadableError) as error:
+                failures.append(error)
+                bar.clear()
+                click.echo(f"vestige: {error}", err=True)
+            else:
+                bar.clear()
+                click.echo(_summary(path, runs, new))
             bar.advance()
-    if unreadable:
+    if len(failures) == len(paths):
+        sys.exit(failures[0].exit_code)
+    if unreadable or failures:
         sys.exit(1)
 
 

@@ -1,0 +1,33 @@
+"""`vestige import` with several paths."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from support.commands import vestige
+
+MESSAGES = json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}])
+
+
+def test_a_path_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
+    missing, unreadable = tmp_path / "missing.json", tmp_path / "photo.bin"
+    unreadable.write_bytes(b"\x89PNG")
+    good = tmp_path / "chat.json"
+    good.write_text(MESSAGES)
+
+    done = vestige("import", missing, unreadable, good, "--home", tmp_path / "home")
+
+    assert done.exit_code == 1
+    assert f"{missing}: no such file or directory." in done.stderr
+    assert f"{unreadable}: unsupported format" in done.stderr
+    assert done.stdout.splitlines() == [f"Imported 1 run from {good}"]
+
+
+def test_the_exit_code_is_that_of_the_first_if_none_can_be_read(tmp_path: Path) -> None:
+    missing, unreadable = tmp_path / "missing.json", tmp_path / "photo.bin"
+    unreadable.write_bytes(b"\x89PNG")
+
+    home = ("--home", tmp_path / "home")
+    assert vestige("import", missing, unreadable, *home).exit_code == 2
+    assert vestige("import", unreadable, missing, *home).exit_code == 3
