@@ -89,6 +89,22 @@ def test_every_heading_sorts_and_totals_follow_the_filter(browser: Browser, url:
         expect(page.get_by_role("status", name="Totals")).to_contain_text("4 runs")
 
 
+def test_a_phone_sorts_without_headings(browser: Browser, url: str) -> None:
+    with visit(browser, url, viewport={"width": 390, "height": 780}) as page:
+        ids = page.locator(".runrow .c-run .mono")
+        expect(ids.first).not_to_have_text("")
+        newest = ids.first.text_content()
+        page.get_by_role("button", name="Sort ascending").click()
+        expect(ids.first).not_to_have_text(newest or "")
+        page.get_by_role("combobox", name="Sort by").select_option("Cost")
+        expect(page).to_have_url(re.compile("sort=cost"))
+        cost = page.locator(".runrow .c-cost").first
+        expect(cost).to_contain_text("$")
+        page.get_by_role("button", name="Sort ascending").click()
+        expect(page).to_have_url(re.compile("reverse=1"))
+        expect(page.get_by_role("button", name="Sort descending")).to_be_visible()
+
+
 def test_columns_and_saved_filters_stay_in_the_browser(browser: Browser, url: str) -> None:
     with visit(browser, url) as page:
         page.get_by_role("button", name="Columns").click()

@@ -9,7 +9,7 @@ import { Failed } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
 import { adjust, keep, recall, route } from "../router";
 import { Costs } from "./costs";
-import { ColumnMenu, RunTable, useColumns } from "./run-table";
+import { ColumnMenu, RunTable, SortPicker, useColumns } from "./run-table";
 import { Hits } from "./search-results";
 import { Tools } from "./tools";
 import { Totals } from "./totals";
@@ -114,6 +114,7 @@ export function Home() {
               ))}
             </select>
           </label>
+          {shown === "runs" && <SortPicker order={options} />}
           <button
             type="button"
             aria-pressed={group}

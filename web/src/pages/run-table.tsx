@@ -63,6 +63,40 @@ export function ColumnMenu({ shown, toggle }: { shown: Column[]; toggle: (id: st
   );
 }
 
+const SORTABLE = [OUTCOME, ...COLUMNS].filter((column) => column.sort);
+
+/** The order of the runs where a narrow screen has no headings to click. */
+export function SortPicker({ order }: { order: Order }) {
+  const sort = order.sort || "started";
+  const column = SORTABLE.find((one) => one.sort === sort);
+  const ascending = (column?.ascending ?? false) !== order.reverse;
+  return (
+    <span class="rowline sort-picker">
+      <label class="pick">
+        <span class="sr">Sort by</span>
+        <select value={sort} onChange={(event) => sortBy(event.currentTarget.value, false)}>
+          {SORTABLE.map((one) => (
+            <option key={one.id} value={one.sort}>
+              {one.label}
+            </option>
+          ))}
+        </select>
+      </label>
+      <button
+        type="button"
+        aria-label={ascending ? "Sort descending" : "Sort ascending"}
+        onClick={() => sortBy(sort, !order.reverse)}
+      >
+        {ascending ? "▲" : "▼"}
+      </button>
+    </span>
+  );
+}
+
+function sortBy(sort: string, reverse: boolean): void {
+  adjust({ sort: sort === "started" ? null : sort, reverse: reverse ? 1 : null });
+}
+
 const NONE: RunRow[] = [];
 
 interface TableProps {
@@ -232,11 +266,7 @@ function Heading({ column, order }: { column: Column; order: Order }) {
         {title}
       </span>
     );
-  const click = (): void =>
-    adjust({
-      sort: sort === "started" ? null : sort,
-      reverse: current && !order.reverse ? 1 : null,
-    });
+  const click = (): void => sortBy(sort, current && !order.reverse);
   return (
     <span
       role="columnheader"
