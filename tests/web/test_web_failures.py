@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from support.browsing import served, visit
 from vestige._runtime.clock import SYSTEM, FakeClock
@@ -27,7 +27,7 @@ ON_THE_WIRE = {
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Home:
     home = Home(tmp_path_factory.mktemp("failures") / "home")
     clock = FakeClock(SYSTEM.now_ns() - 3600 * SECOND_NS)
     with Recorder(home, crash_hooks=False, clock=clock) as recorder:
@@ -38,7 +38,12 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         fork = {"replay.run": origin, "replay.span": call, "replay.set": json.dumps([[change]])}
         record_agent(recorder, "be careful", **fork)
     catch_up(home)
-    with served(home.root) as address:
+    return home
+
+
+@pytest.fixture(scope="module")
+def url(recorded: Home) -> Iterator[str]:
+    with served(recorded.root) as address:
         yield address
 
 
@@ -73,6 +78,23 @@ def test_failures_of_one_cause_are_one_group_with_its_runs(browser: Browser, url
             expect(group.get_by_role("link", name=f"r{number + 1}", exact=True)).to_be_visible()
         group.get_by_role("link", name="Compare").click()
         expect(page.get_by_role("heading", name="3 runs")).to_be_visible()
+
+
+def test_failures_are_shown_while_other_runs_are_examined(browser: Browser, recorded: Home) -> None:
+    """The first answers have no time for all runs, and the page asks until none is left."""
+    with served(recorded.root) as url, visit(browser, url) as page:
+        sent: list[str] = []
+
+        def without_time(route: Route) -> None:
+            sent.append(route.request.url)
+            route.continue_(url=route.request.url.replace("seconds=2", "seconds=0"))
+
+        page.route("**/api/v1/groups*", without_time)
+        page.get_by_role("link", name="Failures").click()
+        group = page.get_by_role("list", name="Groups of failures").get_by_role("listitem").first
+        expect(group).to_contain_text("3 runs")
+        expect(page.get_by_text("Examining runs")).to_have_count(0)
+        assert len(sent) == 5  # one more run each
 
 
 def test_a_failed_run_names_the_others_like_it(browser: Browser, url: str) -> None:

@@ -85,6 +85,8 @@ export interface FailureGroup {
 export interface GroupsData {
   version: number;
   examined: number;
+  /** Runs for which no time was left: the next answer has more of them. */
+  unexamined: number;
   /** True: older runs match that were not examined. */
   more: boolean;
   groups: FailureGroup[];

@@ -51,7 +51,7 @@ LISTED: Final[tuple[Tool, ...]] = (
     BY_NAME["list"],
     BY_NAME["diff"],
     BY_NAME["compare"],
-    BY_NAME["groups"],
+    _with("groups", without=("seconds",)),
     _with("stats", Parameter("trends", "boolean", "Show trends over time, by day or hour.")),
     _with(
         "sql",

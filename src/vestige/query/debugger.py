@@ -637,10 +637,12 @@ class Debugger:
         like: str | None = None,
         since: str | float | None = None,
         after: int = 0,
+        seconds: float = float("inf"),
     ) -> Answer:
         """Return failed runs grouped by cause, the most frequent first.
 
         `like` is a run: only its group. `filter` and `since` select runs, as for `list`.
+        After `seconds`, the answer has the runs that were examined and the number of the others.
         """
         from vestige.query.failures.check import find_all_findings
         from vestige.query.groups.groups_answer import GroupsQuery, groups_answer
@@ -656,7 +658,7 @@ class Debugger:
             run_id = run.id
             options += ["--like", run.short_id]
         terms = parse_filter(text, now_ns) if text else ()
-        query = GroupsQuery(terms, run_id, options, after)
+        query = GroupsQuery(terms, run_id, options, after, seconds)
         examine_alone = partial(find_all_findings, self.store, save=self._keep)
         return self._placed(groups_answer(self.store, query, examine_alone, now_ns))
 

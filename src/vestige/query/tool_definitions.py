@@ -312,6 +312,8 @@ TOOLS: tuple[Tool, ...] = (
             Parameter("filter", "string", "Terms that must all match, as for list."),
             Parameter("like", "string", "A run: only the group that it belongs to."),
             Parameter("since", "string", "Only the last 2h, 7d, ...", parse=parse_duration),
+            Parameter("seconds", "integer", "Answer after this time, with the runs examined so"
+                      " far. The next call continues.", least=0, most=600),
             _AFTER,
         ),
     ),

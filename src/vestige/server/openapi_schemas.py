@@ -71,7 +71,9 @@ SHAPES: dict[str, dict[str, str]] = {
         "by": "string", "since": "string", "buckets": "array", "totals": "object",
         "priced": "boolean", "unpriced_models": "array", "tools": "object",
     },
-    "groups": {"examined": "integer", "more": "boolean", "groups": "array"},
+    "groups": {
+        "examined": "integer", "unexamined": "integer", "more": "boolean", "groups": "array",
+    },
     "compare": {
         "a": "array", "b": "array", "a_given": "integer", "b_given": "integer",
         "separations": "array",

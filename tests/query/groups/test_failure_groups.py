@@ -69,6 +69,24 @@ def _groups(home: Home, *options: str) -> dict[str, object]:
     return found
 
 
+def test_answers_without_time_continue_until_all_runs_are_examined(
+    home: Home, planted: dict[str, str]
+) -> None:
+    with vestige.open(home) as debugger:
+        first = debugger.groups(seconds=0).data()
+        second = debugger.groups(seconds=0).data()
+        text = debugger.groups(seconds=0).text()
+        for _ in range(first["unexamined"]):
+            last = debugger.groups(seconds=0).data()
+        unlimited = debugger.groups().data()
+
+    assert (first["examined"], first["unexamined"]) == (1, len(CAUSES) * 9 + 20 - 1)
+    assert second["unexamined"] == first["unexamined"] - 1
+    assert "runs not examined yet" in text
+    assert last == unlimited
+    assert unlimited["unexamined"] == 0
+
+
 def test_six_planted_causes_are_six_groups(home: Home, planted: dict[str, str]) -> None:
     """Ids, numbers, paths and URLs differ in every run. The answer is the same twice."""
     found = _groups(home)

@@ -16,6 +16,11 @@ const RANGES: [string, string][] = [
   ["30d", "30 days"],
 ];
 const TYPING_MS = 400;
+/** The server answers after this time with the runs that it has examined. */
+const ANSWER_S = 2;
+/** After this many such answers, the rest is one question: many use up the budget of a key. */
+const ANSWERS_MAX = 15;
+const REST_S = 600;
 const RUNS_SHOWN = 8;
 const DIFFERENCES_SHOWN = 3;
 const COMPARED_MAX = 8;
@@ -64,7 +69,19 @@ export function Failures() {
 }
 
 function Found({ filter, since, like }: { filter: string; since: string; like: string }) {
-  const { data, error, loading, again } = useAnswer<GroupsData>("groups", { filter, since, like });
+  const [answers, setAnswers] = useState(0);
+  const { data, error, loading, again } = useAnswer<GroupsData>("groups", {
+    filter,
+    since,
+    like,
+    seconds: answers < ANSWERS_MAX ? ANSWER_S : REST_S,
+  });
+  const left = data?.unexamined ?? 0;
+  useEffect(() => {
+    if (!left || loading) return;
+    setAnswers(answers + 1);
+    again(); // The next answer has more.
+  }, [data, loading]);
   if (error)
     return (
       <div class="page-pad">
@@ -88,11 +105,20 @@ function useSettled(text: string): string {
 function Groups({ data, stale, isOne }: { data: GroupsData; stale: boolean; isOne: boolean }) {
   const failed = data.groups.reduce((sum, group) => sum + group.count, 0);
   const runs = `${count(data.examined)} ${data.examined === 1 ? "run" : "runs"}`;
+  const left = data.unexamined
+    ? `Examining runs: ${count(data.examined)} of ${count(data.examined + data.unexamined)}…`
+    : "";
+  if (!data.groups.length && left)
+    return (
+      <div class="empty" role="status">
+        {left}
+      </div>
+    );
   if (!data.groups.length)
     return <Empty>{isOne ? "This run did not fail" : `No failures in ${runs}`}</Empty>;
   return (
     <>
-      <div class="totals" role="status" aria-busy={stale}>
+      <div class="totals" role="status" aria-busy={stale || left !== ""}>
         {!isOne && (
           <span>
             <b>{count(data.groups.length)}</b> {data.groups.length === 1 ? "cause" : "causes"}
@@ -101,6 +127,7 @@ function Groups({ data, stale, isOne }: { data: GroupsData; stale: boolean; isOn
         <span>
           <b>{count(failed)}</b> of {runs} {isOne ? "" : "failed or have a warning"}
         </span>
+        {left && <span class="quiet">{left}</span>}
         {data.more && <span class="quiet">Only the newest {runs} were examined</span>}
       </div>
       <ol class="groups scroll grow" tabIndex={0} aria-label="Groups of failures">

@@ -1,6 +1,6 @@
 """Put failed runs with the same cause into groups.
 
-    groups, examined = group_failures(store, runs, examine)
+    grouped = group_failures(store, runs, examine)
 
 A run belongs to the group of its signature (signature.py). Groups whose error texts differ in a
 few words only are merged. A run counts as failed if it did not end well, or if its leading finding
@@ -9,11 +9,13 @@ is an error or a warning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+import math
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
+from vestige._runtime import clock
 from vestige.errors import VestigeError
 from vestige.query.diff.compare_groups import Separation, find_separations, read_run_facts
 from vestige.query.failures.check import find_chains
@@ -102,34 +104,49 @@ class FailureGroup:
         return counts
 
 
-def group_failures(
-    store: Store,
-    runs: Sequence[RunInfo],
-    examine: Examine,
-    progress: Callable[[int], None] = lambda done: None,
-) -> tuple[list[FailureGroup], int]:
-    """Return the groups of the failed ones among these runs, the largest first.
+@dataclass(frozen=True, slots=True)
+class GroupedFailures:
+    """The groups of some runs, the largest first."""
 
-    Return also how many runs were examined. Replays and forks are left out: they repeat a failure
-    on purpose, and would make it look frequent.
+    groups: list[FailureGroup]
+    examined: int
+    """Number of runs that were examined."""
+    unexamined: int
+    """Number of runs for which no time was left."""
+
+
+def group_failures(
+    store: Store, runs: Sequence[RunInfo], examine: Examine, seconds: float = math.inf
+) -> GroupedFailures:
+    """Group the failed ones among these runs.
+
+    Replays and forks are left out: they repeat a failure on purpose, and would make it look
+    frequent. After `seconds`, only runs that were examined earlier in this process are grouped;
+    each call examines at least one more.
     """
     failures: list[Failure] = []
-    examined = 0
+    examined = unexamined = 0
     replays: dict[str, bool] = {}
-    for number, info in enumerate(runs, 1):
-        progress(number)
+    deadline = clock.monotonic() + seconds
+    has_progress = False
+    for info in runs:
         if info.outcome == "running" or info.span_count > SPANS_MAX:
+            continue
+        is_known = (str(store.path), info) in _cache
+        if not is_known and has_progress and clock.monotonic() >= deadline:
+            unexamined += 1
             continue
         try:
             examined_run = _examine_run(store, info, examine, replays)
         except VestigeError:
             continue  # The run was pruned meanwhile, or it is damaged, which `check` reports.
+        has_progress = has_progress or not is_known
         if examined_run.is_replay:
             continue
         examined += 1
         if examined_run.failure is not None:
             failures.append(examined_run.failure)
-    return _group(failures), examined
+    return GroupedFailures(_group(failures), examined, unexamined)
 
 
 def _examine_run(

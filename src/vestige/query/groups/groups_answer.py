@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -45,6 +46,8 @@ class GroupsAnswer(CommandAnswer):
     """Number of runs that were examined."""
     more: bool
     """True if older runs match, which were not examined."""
+    unexamined: int
+    """Number of runs for which no time was left."""
     start_ns: int
     end_ns: int
     """The period of the trend: from the oldest to the newest run that was examined."""
@@ -56,13 +59,16 @@ class GroupsAnswer(CommandAnswer):
 
     def lines(self, budget: int) -> list[str]:
         runs = formatting.pluralize(self.examined, "run")
+        left = f"{formatting.pluralize(self.unexamined, 'run')} not examined yet. Ask again."
         if not self.groups:
-            return [f"No failures in {runs}."]
+            return [f"No failures in {runs}.", *([left] if self.unexamined else [])]
         failed = sum(len(each.group.failures) for each in self.groups)
         head = [
             f"{formatting.pluralize(len(self.groups), 'group')}:"
             f" {failed} of {runs} failed or had a warning"
         ]
+        if self.unexamined:
+            head.append(left)
         if self.more:
             head.append(f"Only the newest {runs} were examined. Select others with --since.")
         blocks = ["\n".join(self._render(each)) for each in self.groups[self.after :]]
@@ -106,6 +112,7 @@ class GroupsAnswer(CommandAnswer):
         return {
             "version": self.version,
             "examined": self.examined,
+            "unexamined": self.unexamined,
             "more": self.more,
             "groups": [self._group_data(each) for each in self.groups],
         }
@@ -166,24 +173,28 @@ class GroupsQuery:
     """Return only the group of this run."""
     options: Sequence[str] = ()
     after: int = 0
+    seconds: float = math.inf
+    """Answer after this time with the runs that were examined."""
 
 
 def groups_answer(store: Store, query: GroupsQuery, examine: Examine, now_ns: int) -> GroupsAnswer:
     """Group the newest runs that match, by cause."""
     runs, more = find_matching(store, query.terms, RUNS_MAX)
-    groups, examined = group_failures(store, runs, examine)
+    grouped = group_failures(store, runs, examine, query.seconds)
+    groups = grouped.groups
     failed_ids = {failure.run.id for group in groups for failure in group.failures}
     if query.run_id is not None:
         groups = [group for group in groups if _contains(group, query.run_id)]
     compared = [
         ComparedGroup(group, *find_differences(store, group, failed_ids))
-        if number < COMPARED_MAX
+        if number < COMPARED_MAX and not grouped.unexamined
         else ComparedGroup(group, (), 0)
         for number, group in enumerate(groups)
     ]
     starts = [run.started_ns for run in runs] or [now_ns]
     period = min(starts), max(starts)
-    return GroupsAnswer(compared, examined, more, *period, now_ns, query.options, query.after)
+    counts = grouped.examined, more, grouped.unexamined
+    return GroupsAnswer(compared, *counts, *period, now_ns, query.options, query.after)
 
 
 def _contains(group: FailureGroup, run_id: str) -> bool:
