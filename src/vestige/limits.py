@@ -448,6 +448,9 @@ OTLP_ATTRIBUTES_MAX = 20_000
 OTLP_PENDING_LOGS_MAX = 10_000
 """Log records of a trace with messages of its spans, which wait until those spans are read."""
 
+OTLP_PENDING_LOG_BYTES_MAX = 64 * MIB
+"""Characters of the bodies of these log records."""
+
 # --- the store --------------------------------------------------------------------------
 
 PIECE_MIN = 64

@@ -6,7 +6,8 @@ Other tools:       exports/ (Phoenix, MLflow, Langfuse, Patronus), converted to 
 Parsing:           any_value.py (plain values), parse_span.py (spans and log records)
 Mapping:           to_records.py, log_records.py, own_spans.py (spans that Vestige exported),
                    root_span.py (the span that is the run), span_types.py (types and names),
-                   span_content.py and chat_messages.py (inputs and outputs)
+                   span_content.py and chat_messages.py (inputs and outputs), claude_spans.py
+                   (Claude Code's names and log events)
 Writing:           write.py, genai_attributes.py
 Validation:        validate.py
 """

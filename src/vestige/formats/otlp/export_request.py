@@ -17,6 +17,7 @@ from typing import Any
 from vestige._runtime.structs import msgspec
 from vestige.errors import UnreadableError
 from vestige.formats.otlp.any_value import get_field
+from vestige.formats.otlp.claude_spans import normalize_span, share_tool_status
 from vestige.formats.otlp.constants import own_run_id, own_writer_id
 from vestige.formats.otlp.detect import DecodeError, decode
 from vestige.formats.otlp.log_records import LogRecordConverter
@@ -93,6 +94,7 @@ def _add_spans(document: Any, parsed: ParsedRequest) -> None:
         else:
             parsed.accepted += 1
             if not is_pending(span):
+                normalize_span(span)
                 traces.setdefault(span.trace_id, []).append(span)
                 if len(traces) > OTLP_TRACES_MAX:
                     raise UnreadableError(
@@ -100,6 +102,7 @@ def _add_spans(document: Any, parsed: ParsedRequest) -> None:
                     )
     for trace_id, spans in traces.items():
         finder = RootFinder()
+        share_tool_status(spans)
         for span in spans:
             if is_own(span):
                 parsed.own[own_run_id(trace_id)] = own_writer_id(trace_id)

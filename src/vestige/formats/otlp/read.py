@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vestige.errors import UnreadableError
+from vestige.formats.otlp.claude_spans import EventJoiner, normalize_span, share_tool_status
 from vestige.formats.otlp.constants import (
     external_run_id,
     external_writer_id,
@@ -64,35 +65,43 @@ class _TraceReader:
         """Chat messages that were sent as log records, by span id."""
         self._merged: set[str] = set()
         """Spans that contain their chat messages, which are then not log records of the run."""
+        self._joiner = EventJoiner()
 
     def records(self) -> Iterator[KnownRecord]:
         root = self._trace.root_finder.root(self._id, complete=True)
         if root is not None and root.synthetic and not self._trace.own:
             yield from synthetic_run_records(self._id, root)
         if self._trace.log_records:
-            self._collect_messages()
+            self._collect()
         for ref, document in self._file.documents(self._trace):
-            for span in self._spans(document, self._reporter(str(ref))):
+            spans = list(self._spans(document, self._reporter(str(ref))))
+            share_tool_status(spans)
+            for span in spans:
                 span.events += self._messages.pop(span.id, ())
+                self._joiner.apply(span)
                 yield from span_to_records(span, root)
         converter = LogRecordConverter()
-        for log_record in self._log_records():
+        for number, log_record in enumerate(self._log_records()):
+            if number in self._joiner.joined:
+                continue
             if log_record.span_id not in self._merged or to_message_event(log_record) is None:
                 yield converter.to_record(log_record)
 
-    def _collect_messages(self) -> None:
-        """Collect the chat messages that can be merged into spans of this trace."""
+    def _collect(self) -> None:
+        """Collect the chat messages and bodies that can be merged into spans of this trace."""
         count = 0
-        for log_record in self._log_records():
+        for number, log_record in enumerate(self._log_records()):
+            self._joiner.add_log_record(number, log_record)
             event = to_message_event(log_record)
             if event is not None and count < OTLP_PENDING_LOGS_MAX:
                 count += 1
                 self._messages.setdefault(log_record.span_id, []).append(event)
-        span_ids = {
-            span.id
-            for _, document in self._file.documents(self._trace)
-            for span in self._spans(document, ignore_problem)
-        }
+        span_ids: set[str] = set()
+        for _, document in self._file.documents(self._trace):
+            for span in self._spans(document, ignore_problem):
+                self._joiner.add_span(span)
+                span_ids.add(span.id)
+        self._joiner.join()
         if count < OTLP_PENDING_LOGS_MAX:
             self._merged = self._messages.keys() & span_ids
         if not self._merged:
@@ -103,6 +112,7 @@ class _TraceReader:
             if get_trace_id(raw) == self._id:
                 span = parse_span(raw, resource, scope, report)
                 if span is not None and not is_pending(span):
+                    normalize_span(span)
                     yield span
 
     def _log_records(self) -> Iterator[OtelLogRecord]:
