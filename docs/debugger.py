@@ -18,8 +18,8 @@ from vestige.home import get_home
 from vestige.query.answer import Answer
 from vestige.query.budget import TOKENS_MAX
 from vestige.query.checks import all_checks
+from vestige.query.command_tools import BY_NAME
 from vestige.query.debugger import Debugger
-from vestige.query.tool_definitions import BY_NAME
 from vestige.transfer import add_note
 
 Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]

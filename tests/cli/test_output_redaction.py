@@ -16,7 +16,7 @@ import vestige
 from support import commands
 from vestige.home import Home
 from vestige.mcp.server import call
-from vestige.query.tool_definitions import TOOLS
+from vestige.query.command_tools import TOOLS
 from vestige.record.redaction.output_redaction import redact_body, redact_lines, redact_values
 from vestige.server.routes.live import _event
 

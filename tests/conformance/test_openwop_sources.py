@@ -19,7 +19,7 @@ from support.provider_answers import chat
 from support.provider_server import Server as Provider
 from vestige.errors import VestigeError
 from vestige.home import Home
-from vestige.query.tool_definitions import TOOLS, ask, check_arguments
+from vestige.query.command_tools import TOOLS, ask, check_arguments
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
 

@@ -17,7 +17,7 @@ from vestige.formats.cline.xml_calls import find_arguments, split_result
 from vestige.query.evidence import open_run
 from vestige.query.trajectory import build_trajectory
 from vestige.transfer.agent_homes import find_agent_homes
-from vestige.transfer.import_logs import discover_logs, import_logs
+from vestige.transfer.agent_sessions import discover_logs, import_logs
 from vestige.transfer.import_runs import find_format
 
 START_MS = 1_780_000_000_000

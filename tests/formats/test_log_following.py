@@ -15,7 +15,7 @@ from support.agent_logs import DATA, imported, load_runs, of_type
 from vestige.formats.codex.detect import find_sessions, index_threads
 from vestige.store.protocol import RunFilter, Store
 from vestige.transfer.agent_homes import AgentHome
-from vestige.transfer.import_logs import LogFollower, discover_logs, import_logs
+from vestige.transfer.agent_sessions import LogFollower, discover_logs, import_logs
 
 CLAUDE = DATA / "claude_code" / "projects" / "-home-dev-calc"
 CODEX = DATA / "codex" / "sessions"

@@ -31,9 +31,9 @@ from vestige.home import Home
 from vestige.mcp.server import call, install_hint, serve_http
 from vestige.mcp.tools import LISTED, VIEWS, select_query
 from vestige.query.budget import count_tokens
+from vestige.query.command_tools import TOOLS, check_arguments, get_tool
 from vestige.query.debugger import Debugger
 from vestige.query.diff.diff_targets import diff_answer
-from vestige.query.tool_definitions import TOOLS, check_arguments, get_tool
 
 AGENT = """
 import json, os, signal, sys

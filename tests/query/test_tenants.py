@@ -19,9 +19,9 @@ import pytest
 from vestige._runtime.clock import FakeClock
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home, get_home
+from vestige.query.command_tools import TOOLS, ask, check_arguments
 from vestige.query.debugger import Debugger
 from vestige.query.failures.check import _build_evidence
-from vestige.query.tool_definitions import TOOLS, ask, check_arguments
 from vestige.record.codec import parse_lines
 from vestige.record.note import Note
 from vestige.record.types import AnyRecord, Link, SpanUpdate

@@ -17,7 +17,7 @@ from support.http_server import Site, record_collected, served
 from vestige.collector.loop import catch_up
 from vestige.errors import StoreError
 from vestige.home import Home
-from vestige.query.tool_definitions import BY_NAME, TOOLS, ask, check_arguments, get_tool
+from vestige.query.command_tools import BY_NAME, TOOLS, ask, check_arguments, get_tool
 from vestige.server.openapi_schemas import SHAPES, answer_schema
 from vestige.server.responses import encode
 from vestige.server.routes.api import PAGES, ToolRequest, _respond, parse_arguments

@@ -21,8 +21,8 @@ from test_canary import SECRETS, leaks
 from vestige.collector.loop import catch_up
 from vestige.fleet.api_keys import Keys
 from vestige.home import Home
+from vestige.query.command_tools import TOOLS
 from vestige.query.reproduce.request import FORMATS
-from vestige.query.tool_definitions import TOOLS
 from vestige.record.redaction.output_redaction import output_redactor
 from vestige.server.app import make_app
 from vestige.server.auth import GuardedRoute

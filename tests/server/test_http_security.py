@@ -24,7 +24,7 @@ from vestige.collector.loop import catch_up
 from vestige.fleet.api_keys import SCOPES, Keys
 from vestige.home import Home
 from vestige.limits import HTTP_REFUSED_MAX
-from vestige.query.tool_definitions import BY_NAME
+from vestige.query.command_tools import BY_NAME
 from vestige.record.codec import render_line
 from vestige.record.types import Log
 from vestige.server import auth, run_server

@@ -1,6 +1,6 @@
 """The tools of an investigation: read-only queries of its runs, and `report`.
 
-Each tool is a query command (query/tool_definitions.py) with fewer options, to save tokens. No tool
+Each tool is a query command (query/command_tools.py) with fewer options, to save tokens. No tool
 writes, searches other runs, reads files or reaches the network.
 """
 
@@ -13,7 +13,7 @@ from vestige.errors import VestigeError
 from vestige.explain.chat_shapes import OfferedTool
 from vestige.explain.scope import Scope
 from vestige.query.answer import Answer
-from vestige.query.tool_definitions import BY_NAME, Parameter, ask, check_arguments
+from vestige.query.command_tools import BY_NAME, Parameter, ask, check_arguments
 
 REPORT: Final = "report"
 

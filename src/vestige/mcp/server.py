@@ -25,7 +25,7 @@ from vestige.errors import UsageError, VestigeError
 from vestige.home import Home
 from vestige.mcp.tools import LISTED, select_query
 from vestige.query import formatting
-from vestige.query.tool_definitions import Tool, ask, check_arguments
+from vestige.query.command_tools import Tool, ask, check_arguments
 from vestige.skill import read_skill
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from vestige.query.tool_definitions import BY_NAME, Parameter, Tool, get_tool
+from vestige.query.command_tools import BY_NAME, Parameter, Tool, get_tool
 
 VIEWS: Final = ("steps", "overview", "transcript", "outline", "state", "files", "notes")
 """The values of `view`, an argument of `show`; each but the first is a query by itself."""

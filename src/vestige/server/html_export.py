@@ -2,7 +2,7 @@
 
     export_html(debugger, "r7", Path("crash.html"))
 
-The responses come from the API's verbs (query/tool_definitions.py), under the key that `keyOf` in
+The responses come from the API's verbs (query/command_tools.py), under the key that `keyOf` in
 web/src/api.ts computes for the same request. The file opens from file://; its policy forbids
 all network requests. Details that are too large are left out, and the page shows how many.
 """
@@ -29,9 +29,9 @@ from vestige.limits import (
     EXPORT_WHY_SPANS_MAX,
 )
 from vestige.query import formatting
+from vestige.query.command_tools import BY_NAME, check_arguments
+from vestige.query.command_tools import ask as call_tool
 from vestige.query.debugger import Debugger
-from vestige.query.tool_definitions import BY_NAME, check_arguments
-from vestige.query.tool_definitions import ask as call_tool
 from vestige.record.run import Run, SpanInfo
 from vestige.server.cached_debugger import CachedDebugger
 from vestige.server.responses import encode

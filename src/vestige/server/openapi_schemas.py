@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige.query.tool_definitions import Parameter, Tool
+from vestige.query.command_tools import Parameter, Tool
 
 SHAPES: dict[str, dict[str, str]] = {
     "doctor": {

@@ -92,7 +92,7 @@ def _follow_logs(
     from vestige._runtime.clock import SYSTEM
     from vestige.errors import VestigeError
     from vestige.transfer.agent_homes import find_agent_homes
-    from vestige.transfer.import_logs import LogFollower
+    from vestige.transfer.agent_sessions import LogFollower
 
     reported: set[str] = set()
 

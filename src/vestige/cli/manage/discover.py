@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from vestige.cli.options import Home
     from vestige.store.protocol import Store
-    from vestige.transfer.import_logs import DiscoveredLogs
+    from vestige.transfer.agent_sessions import DiscoveredLogs
 
 COMMAND = "vestige import --discover --yes"
 
@@ -23,7 +23,7 @@ def discover_and_import(home: Home, *, yes: bool) -> int:
     from vestige.settings import find_store
     from vestige.store.open import open_store
     from vestige.transfer.agent_homes import find_agent_homes
-    from vestige.transfer.import_logs import discover_logs
+    from vestige.transfer.agent_sessions import discover_logs
 
     homes = find_agent_homes(os.environ)
     if not isinstance(location := find_store(home), Path) or location.is_file():
@@ -52,7 +52,7 @@ def discover_and_import(home: Home, *, yes: bool) -> int:
 def offer_import(home: Home) -> None:
     """Point out sessions on this machine if the home has no runs; on a terminal, offer them."""
     from vestige.transfer.agent_homes import find_agent_homes
-    from vestige.transfer.import_logs import discover_logs
+    from vestige.transfer.agent_sessions import discover_logs
 
     if home.store.is_file() or home.journal.is_dir():
         return
@@ -80,7 +80,7 @@ def _import(store: Store, found: Sequence[DiscoveredLogs]) -> int:
     from vestige.cli.manage.transfer import print_problems
     from vestige.cli.progress import ProgressBar
     from vestige.query import formatting
-    from vestige.transfer.import_logs import import_logs
+    from vestige.transfer.agent_sessions import import_logs
 
     failed = 0
     for logs in found:

@@ -94,7 +94,7 @@ def import_runs(
         sys.exit(discover_and_import(home, yes=yes))
     if not paths:
         raise UsageError("import: a path is missing. Set PATH, or use --discover.")
-    from vestige.transfer.import_logs import import_and_remember
+    from vestige.transfer.agent_sessions import import_and_remember
 
     home.make()
     # Millions of small objects without cycles, freed with their batch.

@@ -1,4 +1,4 @@
-"""/api/v1/<verb>: each verb of query/tool_definitions.py as a GET request.
+"""/api/v1/<verb>: each verb of query/command_tools.py as a GET request.
 
     GET /api/v1/show?id=r7&errors=true           JSON with stable keys and a version
     GET /api/v1/show?id=r7&format=text&budget=500
@@ -24,9 +24,9 @@ from vestige.errors import StoreError, UsageError
 from vestige.fleet.api_keys import Principal
 from vestige.limits import ARGUMENT_MAX, SHOW_ROWS_MAX
 from vestige.query.answer import Answer
+from vestige.query.command_tools import TOOLS, Parameter, Tool, check_arguments
+from vestige.query.command_tools import ask as call_tool
 from vestige.query.search.filters import AGES
-from vestige.query.tool_definitions import TOOLS, Parameter, Tool, check_arguments
-from vestige.query.tool_definitions import ask as call_tool
 from vestige.query.views.body_view import BodyAnswer
 from vestige.server.auth import GuardedRoute, principal
 from vestige.server.openapi_schemas import verb_operation

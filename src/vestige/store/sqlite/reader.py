@@ -47,10 +47,10 @@ from vestige.store.sqlite.ingest import external_spans, remote_writers
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 from vestige.store.sqlite.read import (
     change_feed,
+    comparison_candidates,
     findings,
     hourly,
     outline_rows,
-    related_spans,
     run_ends,
     run_loader,
     search,
@@ -184,22 +184,22 @@ class SqliteReader(SqliteConnection):
             raise convert_error(error, self.path, self.tenant) from error
 
     def find_last_good_run(self, run_id: str) -> str | None:
-        return related_spans.find_last_good_run(self._connection, run_id)
+        return comparison_candidates.find_last_good_run(self._connection, run_id)
 
     def find_previous_run(self, run_id: str) -> str | None:
-        return related_spans.find_previous_run(self._connection, run_id)
+        return comparison_candidates.find_previous_run(self._connection, run_id)
 
     def read_run_ends(self, run_ids: Sequence[str]) -> Mapping[str, RunEnds]:
         return run_ends.read_run_ends(self._connection, run_ids)
 
     def find_partial_runs(self, run_ids: Sequence[str]) -> set[str]:
-        return related_spans.find_partial_runs(self._connection, run_ids)
+        return comparison_candidates.find_partial_runs(self._connection, run_ids)
 
     def sum_body_bytes(self, run_id: str) -> int:
-        return related_spans.sum_body_bytes(self._connection, run_id)
+        return comparison_candidates.sum_body_bytes(self._connection, run_id)
 
     def read_debug_surfaces(self, run_ids: Sequence[str] | None, limit: int) -> Sequence[object]:
-        return related_spans.read_debug_surfaces(self._connection, run_ids, limit)
+        return comparison_candidates.read_debug_surfaces(self._connection, run_ids, limit)
 
     def find_spans(self, id_or_prefix: str) -> Sequence[SpanRef]:
         return span_lookup.find_spans(self._connection, id_or_prefix)
@@ -211,13 +211,13 @@ class SqliteReader(SqliteConnection):
         return span_lookup.links_to(self._connection, run_id, span_id)
 
     def find_previous_span(self, run_id: str, type: str, name: str) -> tuple[str, str] | None:
-        return related_spans.find_previous_span(self._connection, run_id, type, name)
+        return comparison_candidates.find_previous_span(self._connection, run_id, type, name)
 
     def read_span_facts(self, run_ids: Sequence[str], spans_max: int) -> Iterator[SpanFacts]:
-        yield from related_spans.read_span_facts(self._connection, run_ids, spans_max)
+        yield from comparison_candidates.read_span_facts(self._connection, run_ids, spans_max)
 
     def read_ancestry(self, run_id: str, span_ids: Sequence[str]) -> Sequence[Ancestor]:
-        return related_spans.read_ancestry(self._connection, run_id, span_ids)
+        return comparison_candidates.read_ancestry(self._connection, run_id, span_ids)
 
     def read_outline(
         self, short_id: str, after: str | None, limit: int, message_max: int
