@@ -112,10 +112,18 @@ def test_the_server_names_tools_without_the_log_events(tmp_path: Path) -> None:
         for data, kind in ((logs, "otlp-logs-json"), (traces, "otlp-traces-json")):
             store_spans(store, open_spans(data, kind, Redactor()), "default")
         (info,) = store.list_runs(RunFilter())
-        (tool,) = [span for span in store.load_run(info.id).spans if span.type == "tool"]
+        run = store.load_run(info.id)
+        (tool,) = [span for span in run.spans if span.type == "tool"]
         assert tool.input is not None and tool.input.id is not None
         arguments = store.read_body(tool.input.id)
+        bodies = [
+            store.read_body(log.body.id)
+            for log in run.logs
+            if log.body is not None and log.body.id is not None
+        ]
 
+    assert len(bodies) == 4
+    assert bodies[0].startswith(b'{"model":"claude-sonnet-4-5","messages":')
     assert (tool.name, tool.status) == ("Bash", "error")
     assert json.loads(arguments) == {"command": "cat missing.txt; exit 3"}
     assert (info.input_tokens, info.output_tokens) == (2 * 2312, 2 * 25)

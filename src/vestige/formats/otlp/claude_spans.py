@@ -188,3 +188,13 @@ class EventJoiner:
 def _is_event(log_record: OtelLogRecord) -> bool:
     name: Any = log_record.attributes.get("event.name")
     return log_record.scope.startswith(_SCOPE) and isinstance(name, str) and name in _EVENTS
+
+
+def is_body_event(log_record: OtelLogRecord) -> bool:
+    """Return whether the event contains the text of a request or response."""
+    attributes = log_record.attributes
+    return (
+        _is_event(log_record)
+        and attributes["event.name"] != _RESULT
+        and isinstance(attributes.get("body"), str)
+    )

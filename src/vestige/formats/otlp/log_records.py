@@ -13,6 +13,7 @@ from typing import Any
 from vestige._runtime.structs import msgspec
 from vestige.formats.otlp.any_value import Object, as_object, as_text, parse_any_value
 from vestige.formats.otlp.chat_messages import ChatMessages
+from vestige.formats.otlp.claude_spans import is_body_event
 from vestige.formats.otlp.constants import FORMAT, external_run_id, external_writer_id
 from vestige.formats.otlp.parse_span import Event, OtelLogRecord
 from vestige.formats.otlp.span_types import get_component
@@ -68,6 +69,8 @@ class LogRecordConverter:
         attributes: Object = {
             _EXCEPTION.get(key, key): value for key, value in log_record.attributes.items()
         }
+        if body is None and is_body_event(log_record):
+            body = attributes.pop("body")  # attributes are shortened, bodies are not
         if log_record.event_name:
             attributes["event_name"] = log_record.event_name
         component = clean_name(get_component(log_record.resource, log_record.scope, FORMAT))
