@@ -364,7 +364,7 @@ def test_snapshots_come_in_pages_and_a_finished_outline_has_no_next(home: Home) 
 def test_a_note_is_said_and_read_over_http(home: Home) -> None:
     """Masked before it is kept; refused where it makes no sense."""
     run = record_collected(home)
-    secret = "sk-ant-api03-" + "x" * 40
+    secret = "sk-ant-api03-Zk3qT7vW2mRb9LxYc4HnJd8PsGf5Ke1UaVwQ"
     json_type = {"Content-Type": "application/json"}
 
     def post_note(**note: object) -> Any:

@@ -487,7 +487,7 @@ def test_no_secret_is_in_a_log_line_or_an_error(home: Home) -> None:
 
 def test_secrets_of_a_run_are_in_no_answer(home: Home) -> None:
     """They were masked before they were written; the server shows what is stored."""
-    secret = "sk-ant-api03-" + "x" * 40
+    secret = "sk-ant-api03-Zk3qT7vW2mRb9LxYc4HnJd8PsGf5Ke1UaVwQ"
     with vestige.Recorder(home) as recorder, recorder.run("secrets") as run:
         span = run.span("call", type="tool", body=f'{{"api_key": "{secret}"}}')
         span.set_attributes({"authorization": f"Bearer {secret}", secret: "as a key"})
