@@ -27,6 +27,7 @@ from vestige.formats.record_builder import RecordBuilder, encode_json, usage_att
 from vestige.formats.timestamps import parse_time_ns
 from vestige.limits import BODY_INLINE_MAX
 from vestige.record.coercion import clean_name, truncate
+from vestige.record.run import OUTCOME, UNKNOWN
 from vestige.record.types import Attributes, KnownRecord, SpanOpen
 
 FORMAT: Final = "messages"
@@ -104,6 +105,8 @@ class ConversationRecords:
         attributes: Attributes = {"message_count": count}
         if envelope.is_failed:
             attributes["error.message"] = envelope.error or envelope.exit_status
+        elif not envelope.exit_status:
+            attributes[OUTCOME] = UNKNOWN
         yield builder.end_run(
             "error" if envelope.is_failed else "ok",
             count,

@@ -25,7 +25,7 @@ from vestige.query.stats.costs import Cost, run_costs
 from vestige.query.text_layout import CommandAnswer, columns, drop_columns, fit_page
 from vestige.query.views.show import list_data
 from vestige.record.finding import Finding
-from vestige.record.run import RunInfo
+from vestige.record.run import UNKNOWN, RunInfo
 from vestige.store.protocol import ConversationInfo, NoteSummary, RunFilter, Store, Term
 
 NARROW_DROPS = ("SPANS", "ERRORS", "TOKENS", "RESULT")
@@ -155,7 +155,7 @@ class ListAnswer(CommandAnswer):
                 row.append(self._finding_cell(run))
             if with_results:
                 text = self.texts.get(run.id, NO_TEXT)
-                result = text.result if run.outcome == "ok" else None
+                result = text.result if run.outcome in ("ok", UNKNOWN) else None
                 row.append(formatting.single_line(result or "", RESULT_SHOWN))
             table.append(row)
         if self.columns is not None:
