@@ -73,3 +73,40 @@ def test_a_span_without_bodies_has_no_messages() -> None:
 
     with pytest.raises(NotFoundError, match="has no messages"):
         messages_answer(run.evidence(), run.root.id)
+
+
+def test_new_messages_are_those_since_the_previous_call_of_the_same_agent() -> None:
+    run = RunBuilder()
+    manager = run.span("agent", "manager", run.root)
+    history = [user("Find the rate.")]
+    first = run.call(manager, [*history], reply("I ask.", LOOKUP))
+    helper = run.span("agent", "searcher", manager)
+    run.call(helper, [user("Search the rate.")], reply("It is 4 %."))
+    history += [assistant("I ask.", LOOKUP), result("c1", "4 %")]
+    second = run.call(manager, [*history], reply("4 %."))
+
+    data = messages_answer(run.evidence(), second.id).data()
+
+    assert data["previous"] == first.short_id
+    assert [each["new"] for each in data["messages"]] == [False, True, True]
+
+
+def test_a_request_without_its_beginning_names_the_call_that_has_it() -> None:
+    """Exporters that limit the attributes of a span drop the oldest messages first."""
+    run = RunBuilder()
+    complete = [{"role": "system", "content": "You are exact."}, user("Find order 7.")]
+    complete += [assistant(f"Look {n}.") for n in range(6)]
+    run.call(run.root, complete[:6], reply("Look 4."))
+    last_whole = run.call(run.root, complete[:7], reply("Look 5."))
+    run.call(run.root, complete[1:], reply("Look 6."))
+    later = [user("Look 1."), *complete[4:], assistant("Look 6.")]  # its first role was dropped
+    beheaded = run.call(run.root, later, reply("Done."))
+    evidence = run.evidence()
+
+    answer = messages_answer(evidence, beheaded.id)
+
+    assert answer.data()["lost_head"] == {"messages": 3, "span": last_whole.short_id}
+    first = answer.data()["messages"][0]
+    assert (first["role"], first["new"]) == ("assistant", False)
+    assert "the first 3 messages" in "\n".join(answer.lines(2_000))
+    assert messages_answer(evidence, last_whole.id).data()["lost_head"] is None

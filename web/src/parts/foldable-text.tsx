@@ -21,11 +21,13 @@ interface Props {
   text: ShownText;
   /** What a program wrote: in a monospaced font. */
   code?: boolean;
+  /** What a program runs, such as a tool's arguments: code or JSON, never Markdown. */
+  source?: boolean;
   /** Appended in a muted colour. */
   more?: string;
 }
 
-export function FoldableText({ text, code = false, more = "" }: Props) {
+export function FoldableText({ text, code = false, source: isCode = false, more = "" }: Props) {
   const [open, setOpen] = useState(false);
   const [isSource, setSource] = useState(false);
   const [fullText, setFullText] = useState<string | null>(null);
@@ -57,7 +59,7 @@ export function FoldableText({ text, code = false, more = "" }: Props) {
           {visible(seen)}
         </pre>
       ) : (
-        <RenderedText text={seen} as={code ? "output" : "prose"} />
+        <RenderedText text={seen} as={isCode ? "source" : code ? "output" : "prose"} />
       )}
       {more && <span class="quiet trace">{visible(more)}</span>}
       {(long || text.cut || source.length > TOOLS_CHARS) && (

@@ -12,8 +12,8 @@ import { kindOf, parseJson } from "./text-kind";
 
 interface Props {
   text: string;
-  /** `prose` is Markdown; `output` is what a program wrote, in a monospaced font. */
-  as?: "prose" | "output";
+  /** `prose` is Markdown; `output` is what a program wrote, `source` is code or arguments. */
+  as?: "prose" | "output" | "source";
   label?: string;
 }
 
@@ -32,6 +32,7 @@ export function RenderedText({ text, as = "prose", label = "Text" }: Props) {
     case "html":
       return <HtmlSource text={text} />;
     default:
+      if (as === "source") return <CodeBlock code={text} />;
       if (as === "prose" || MARKDOWN.test(text.slice(0, 20_000))) return <Markdown text={text} />;
       return <pre class="trace code-block">{visible(text)}</pre>;
   }

@@ -8,6 +8,7 @@ import { bytes, count, oneLine, short, visible } from "../parts/format";
 import { CodeBlock } from "../parts/pieces";
 import { Failed, Loading } from "../parts/placeholders";
 import { RenderedText } from "../parts/rendered-text";
+import { openSpan } from "../router";
 import { useAnswer } from "../use-query";
 import type { StepIndex } from "./step-index";
 import "./messages.css";
@@ -43,6 +44,7 @@ export function Messages({ run, index, steps, onlyNew }: Props) {
   return (
     <div class="scroll grow chat" tabIndex={0} role="region" aria-label="Messages">
       {data.error && <div class="notice bad trace chat-error">{visible(data.error)}</div>}
+      {data.lost_head && !onlyNew && <LostHead run={run} lost={data.lost_head} steps={steps} />}
       <Sent data={data} onlyNew={onlyNew} id={id} steps={steps} />
       {data.messages_left_out > 0 && (
         <p class="quiet">{count(data.messages_left_out)} more messages are in the raw request.</p>
@@ -56,6 +58,34 @@ export function Messages({ run, index, steps, onlyNew }: Props) {
         </p>
       )}
       {data.finish_reason && <Finish reason={data.finish_reason} />}
+    </div>
+  );
+}
+
+interface LostHeadProps {
+  run: RunModel;
+  lost: NonNullable<MessagesData["lost_head"]>;
+  steps: StepIndex;
+}
+
+/** The beginning of the prompt is missing: say so, and lead to the call that still has it. */
+function LostHead({ run, lost, steps }: LostHeadProps) {
+  const step = steps.of(lost.span);
+  const place = step ? `step ${step.number}` : lost.span;
+  const index = run.ofShortId(lost.span);
+  return (
+    <div class="notice warn rowline wrap">
+      <span>
+        {lost.messages === 1
+          ? `The first message of ${place} is missing here: `
+          : `The first ${count(lost.messages)} messages of ${place} are missing here: `}
+        the recording or the program dropped {lost.messages === 1 ? "it" : "them"}.
+      </span>
+      {index !== undefined && (
+        <button type="button" class="plain link" onClick={() => openSpan(run.number(index))}>
+          Show in {place}
+        </button>
+      )}
     </div>
   );
 }
@@ -238,7 +268,7 @@ function PartView({ part, id, role }: { part: Part; id: string; role: string }) 
             <b class="mono trace">{oneLine(part.name ?? "", 120)}</b>
             {part.call_id && <span class="quiet mono cut">{oneLine(part.call_id, 40)}</span>}
           </div>
-          {part.text.trim() && <FoldableText text={text} code />}
+          {part.text.trim() && <FoldableText text={text} source />}
         </div>
       );
     case "tool_result":

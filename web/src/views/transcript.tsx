@@ -243,7 +243,7 @@ function What({ run, item, executed }: ItemProps) {
               <b class="trace">{oneLine(call.name, 80)}</b>
               <SpanLink run={run} span={call.span} />
               {!executed.has(call.id ?? "") && !executed.has(call.span ?? "") && (
-                <FoldableText text={call.arguments} code />
+                <FoldableText text={call.arguments} source />
               )}
             </div>
           ))}
@@ -313,7 +313,7 @@ function Tool({ item }: { item: ToolItem }) {
       {item.arguments && !item.edits?.length && (
         <div>
           <span class="quiet">Arguments</span>
-          <FoldableText text={item.arguments} code />
+          <FoldableText text={item.arguments} source />
         </div>
       )}
       {item.result && (

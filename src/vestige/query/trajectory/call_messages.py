@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from vestige.query.evidence import Evidence
 from vestige.query.text_layout import CommandAnswer, fit
 from vestige.query.trajectory.actions import error_text
 from vestige.query.trajectory.contents import normalize
+from vestige.query.trajectory.earlier_calls import Key, LostHead, earlier_calls, find_lost_head
 from vestige.query.trajectory.model import Item
 from vestige.query.trajectory.roles import (
     answer_items,
@@ -44,6 +45,8 @@ PART_MAX = TRANSCRIPT_CODE_MAX * 4
 """Characters of one part; the body has the rest."""
 EARLIER_CALLS = 3
 """Calls before this one whose requests are compared: a planning call may send less."""
+KEYS_KEPT = 8
+"""Calls whose message keys stay in memory."""
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types that a page shows. SVG is not among them: it is a document, not a picture."""
 
@@ -85,6 +88,8 @@ class MessagesAnswer(CommandAnswer):
     """Names of the tools that the request offers."""
     messages: Sequence[ChatMessage]
     left_out: int
+    lost_head: LostHead | None
+    """First messages that the request has lost, and the call that still has them."""
     answer: ChatMessage | None
     finish_reason: str | None
     error: str | None = field(default=None)
@@ -99,8 +104,14 @@ class MessagesAnswer(CommandAnswer):
             for message in (*self.messages, *([self.answer] if self.answer else ()))
         ]
         body = self.command("body", short, "--text")
-        head = f"{short}: {formatting.pluralize(len(self.messages), 'message')}"
-        return fit([head], rows, [], budget, lambda n: f"… {n} messages hidden: {body}")
+        head = [f"{short}: {formatting.pluralize(len(self.messages), 'message')}"]
+        if lost := self.lost_head:
+            first = formatting.pluralize(lost.messages, "message")
+            head.append(
+                f"the first {first} of {lost.span.short_id} are missing:"
+                f" {self.command('body', lost.span.short_id, '--text')}"
+            )
+        return fit(head, rows, [], budget, lambda n: f"… {n} messages hidden: {body}")
 
     def data(self) -> dict[str, Any]:
         return {
@@ -111,6 +122,12 @@ class MessagesAnswer(CommandAnswer):
             "tools": list(self.tools),
             "messages": [message.data() for message in self.messages],
             "messages_left_out": self.left_out,
+            "lost_head": None
+            if self.lost_head is None
+            else {
+                "messages": self.lost_head.messages,
+                "span": self.lost_head.span.short_id,
+            },
             "answer": None if self.answer is None else self.answer.data(),
             "finish_reason": self.finish_reason,
             "error": self.error,
@@ -122,21 +139,27 @@ def messages_answer(evidence: Evidence, span_id: str) -> MessagesAnswer:
     """Read the request and the answer of a model call."""
     span = evidence.spans[span_id]
     request, body = _read_request(evidence, span)
-    messages, left_out = _request_messages(evidence, span, request, body)
+    calls = earlier_calls(evidence, span)
+    messages, left_out = _request_messages(evidence, span, request, body, calls[:EARLIER_CALLS])
     answer, finish_reason, error = _read_answer(evidence, span)
     if not messages and answer is None:
         raise NotFoundError(
             f"{span.short_id}: has no messages (expected a model call with a recorded request or"
             f" answer). See `vestige span {span.short_id}`."
         )
-    earlier = _earlier_calls(evidence, span)
+    keys = [_key(message.items) for message in messages]
+    keys_of = evidence.once(_message_keys)
+    lost = find_lost_head(keys, calls, keys_of)
+    if lost is not None:
+        messages[0] = _as_sent_before(messages[0], keys_of(lost.span))
     return MessagesAnswer(
         span,
-        earlier[0] if earlier else None,
+        _find_previous(keys, calls[:EARLIER_CALLS], keys_of),
         request.model if request is not None else None,
         [tool.name for tool in request.tools] if request is not None else [],
         messages,
         left_out,
+        lost,
         answer,
         finish_reason,
         error or error_text(span),
@@ -160,9 +183,13 @@ def _read_request(evidence: Evidence, span: SpanInfo) -> tuple[Request | None, s
 
 
 def _request_messages(
-    evidence: Evidence, span: SpanInfo, request: Request | None, body: str
+    evidence: Evidence,
+    span: SpanInfo,
+    request: Request | None,
+    body: str,
+    earlier: Sequence[SpanInfo],
 ) -> tuple[list[ChatMessage], int]:
-    sent = _sent_before(evidence, span)
+    sent = _sent_before(evidence, earlier)
     if request is None:
         if not body.strip():
             return [], 0
@@ -184,40 +211,43 @@ def _request_messages(
     return found, max(0, len(request.messages) - MESSAGES_MAX)
 
 
-def _earlier_calls(evidence: Evidence, span: SpanInfo) -> list[SpanInfo]:
-    """Return the model calls of the same name before a call, the latest first."""
-    before: list[SpanInfo] = []
-    for other in evidence.of_type(span.type):
-        if other.id == span.id:
-            return before[: -EARLIER_CALLS - 1 : -1]
-        if other.name == span.name:
-            before.append(other)
-    return []
+def _as_sent_before(message: ChatMessage, earlier: Sequence[Key]) -> ChatMessage:
+    """Return the message with the role of an earlier request: its own may be lost, too."""
+    text = _key(message.items)[1]
+    role = next((key[0] for key in earlier if key[1] == text), message.role)
+    return replace(message, role=role, is_new=False)
 
 
-def _sent_before(evidence: Evidence, span: SpanInfo) -> Counter[tuple[str, str]] | None:
+def _find_previous(
+    keys: Sequence[Key], earlier: Sequence[SpanInfo], keys_of: Callable[[SpanInfo], Sequence[Key]]
+) -> SpanInfo | None:
+    """Return the earlier call that shares most messages: a planning call may share none."""
+    sent = Counter(keys)
+    return max(earlier, key=lambda call: (sent & Counter(keys_of(call))).total(), default=None)
+
+
+def _sent_before(evidence: Evidence, earlier: Sequence[SpanInfo]) -> Counter[Key] | None:
     """Count the messages that earlier calls sent; None for the first call."""
-    most: Counter[tuple[str, str]] = Counter()
-    earlier = _earlier_calls(evidence, span)
-    count = evidence.once(_message_counter)
+    most: Counter[Key] = Counter()
+    keys_of = evidence.once(_message_keys)
     for call in earlier:
-        most |= count(call.id)
+        most |= Counter(keys_of(call))
     return most if earlier else None
 
 
-def _message_counter(evidence: Evidence) -> Callable[[str], Counter[tuple[str, str]]]:
-    """Return a function that counts the messages of a call; several later calls use the count."""
+def _message_keys(evidence: Evidence) -> Callable[[SpanInfo], Sequence[Key]]:
+    """Return a function that reads the keys of a call's messages; several later calls use them."""
 
-    @lru_cache(EARLIER_CALLS + 1)
-    def count(span_id: str) -> Counter[tuple[str, str]]:
+    @lru_cache(KEYS_KEPT)
+    def read(span_id: str) -> Sequence[Key]:
         request, _ = _read_request(evidence, evidence.spans[span_id])
         messages = [] if request is None else request.messages[:MESSAGES_MAX]
-        return Counter(_key(message_items(each, at, span_id)) for at, each in enumerate(messages))
+        return [_key(message_items(each, at, span_id)) for at, each in enumerate(messages)]
 
-    return count
+    return lambda span: read(span.id)
 
 
-def _key(items: Sequence[Item]) -> tuple[str, str]:
+def _key(items: Sequence[Item]) -> Key:
     return items[0].role, normalize("\n".join(item.text for item in items))
 
 

@@ -73,6 +73,12 @@ _MESSAGE: dict[str, Any] = {
         "parts": {"type": "array", "items": _PART},
     },
 }
+_LOST_HEAD: dict[str, Any] = {
+    "type": "object",
+    "required": ["messages", "span"],
+    "description": "First messages of an earlier request that this one does not have.",
+    "properties": {"messages": {"type": "integer"}, "span": {"type": "string"}},
+}
 _OPERATION: dict[str, Any] = {
     "operationId": "messages",
     "summary": "A model call as a chat: the messages of its request and its answer, in parts.",
@@ -91,7 +97,8 @@ _OPERATION: dict[str, Any] = {
                         "type": "object",
                         "required": [
                             "version", "span", "previous", "model", "tools", "messages",
-                            "messages_left_out", "answer", "finish_reason", "error", "has_sizes",
+                            "messages_left_out", "lost_head", "answer", "finish_reason", "error",
+                            "has_sizes",
                         ],
                         "properties": {
                             "version": {"type": "integer"},
@@ -101,6 +108,7 @@ _OPERATION: dict[str, Any] = {
                             "tools": {"type": "array", "items": {"type": "string"}},
                             "messages": {"type": "array", "items": _MESSAGE},
                             "messages_left_out": {"type": "integer"},
+                            "lost_head": {"oneOf": [_LOST_HEAD, {"type": "null"}]},
                             "has_sizes": {"type": "boolean"},
                             "answer": {"oneOf": [_MESSAGE, {"type": "null"}]},
                             "finish_reason": _TEXT,
