@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vestige.providers.models import Request, ToolCall, ToolResult, Usage
+from vestige.providers.chat_types import Request, ToolCall, ToolResult, Usage
 from vestige.providers.parsing import parse_request, parse_response
 
 MARK = {"cache_control": {"type": "ephemeral"}}

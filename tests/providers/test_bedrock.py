@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vestige.providers.models import Request, Response, ToolCall, ToolResult, ToolSchema, Usage
+from vestige.providers.chat_types import Request, Response, ToolCall, ToolResult, ToolSchema, Usage
 from vestige.providers.parsing import parse_request, parse_response
 
 CALL = {"toolUse": {"toolUseId": "t1", "name": "look", "input": {"at": "door"}}}

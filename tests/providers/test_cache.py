@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.providers.models import Request
+from vestige.providers.chat_types import Request
 from vestige.providers.parsing import parse_request
 from vestige.providers.prompt_cache import (
     PrefixChange,

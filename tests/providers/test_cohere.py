@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from vestige.providers.models import Response, ToolCall, ToolResult, Usage
+from vestige.providers.chat_types import Response, ToolCall, ToolResult, Usage
 from vestige.providers.parsing import parse_request, parse_response
 
 FUNCTION = {"name": "look", "arguments": '{"at":"door"}'}

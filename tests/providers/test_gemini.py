@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vestige.providers.models import Request, ToolCall, Usage
+from vestige.providers.chat_types import Request, ToolCall, Usage
 from vestige.providers.parsing import parse_request, parse_response
 
 ASK = {"role": "user", "parts": [{"text": "Warm?"}]}

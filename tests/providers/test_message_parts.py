@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
+from vestige.providers.chat_types import (
+    Message,
+    MessagePart,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+)
 from vestige.providers.media import describe_base64, describe_url, find_dimensions
-from vestige.providers.models import Message, MessagePart, Request, Response, ToolCall, ToolResult
 from vestige.providers.parsing import parse_request, parse_response
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 from vestige.providers.prices import price
 
 MILLION = Usage(input_tokens=1_000_000, output_tokens=0)

@@ -9,7 +9,7 @@ import pytest
 import vestige
 from vestige.formats.openwop.cost_metrics import total
 from vestige.home import Home
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 from vestige.providers.prices import price
 from vestige.query.debugger import Debugger
 from vestige.query.stats.costs import Cost, span_costs

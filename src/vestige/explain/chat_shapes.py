@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vestige.explain.endpoint import Api, Endpoint
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 from vestige.providers.parsing import parse_response
 
 Limit = Literal["max_tokens", "max_completion_tokens"]

@@ -33,7 +33,7 @@ from vestige.explain.endpoint import Api
 from vestige.explain.scope import Scope
 from vestige.explain.spending import Spending, estimate_tokens
 from vestige.explain.tools import REPORT, call_tool, list_tools
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 from vestige.query.formatting import pluralize, single_line
 from vestige.record.redaction.output_redaction import redact_values
 

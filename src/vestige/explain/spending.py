@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 
 REMOVED_SHARE: Final = 0.25
 """Share of the estimate by which a part that is left out lowers the next one."""

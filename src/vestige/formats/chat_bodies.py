@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.formats.record_builder import encode_json
-from vestige.providers.models import ToolCall
+from vestige.providers.chat_types import ToolCall
 
 Object = dict[str, Any]
 

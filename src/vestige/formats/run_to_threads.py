@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.formats.protocol import RunToWrite
-from vestige.providers.models import Message, Response, ToolCall, ToolResult
+from vestige.providers.chat_types import Message, Response, ToolCall, ToolResult
 from vestige.providers.parsing import parse_request, parse_response
 from vestige.record.run import BodyRef, SpanInfo, in_order
 from vestige.record.types import Attributes

@@ -15,8 +15,8 @@ from typing import Any
 
 from vestige._runtime.regular_expressions import re
 from vestige.limits import KIB
+from vestige.providers.chat_types import ToolCall, ToolResult
 from vestige.providers.json_access import as_dict, as_str, dicts, find_str, json_text
-from vestige.providers.models import ToolCall, ToolResult
 
 CALL_ROLES = frozenset({"tool-call", "tool_call"})
 RESULT_ROLES = frozenset({"tool-response", "tool_response"})

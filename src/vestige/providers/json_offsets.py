@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from vestige._runtime.regular_expressions import re
 from vestige._runtime.structs import msgspec
-from vestige.providers.models import PromptPart
+from vestige.providers.chat_types import PromptPart
 
 Span = tuple[int, int]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from vestige.providers.chat_types import MessagePart
 from vestige.providers.json_access import (
     as_dict,
     as_list,
@@ -21,7 +22,6 @@ from vestige.providers.json_access import (
     json_text,
 )
 from vestige.providers.media import Media, describe_base64, describe_url
-from vestige.providers.models import MessagePart
 
 DEPTH_MAX = 4
 """Levels of content inside content: a tool result, its document, the document's blocks."""

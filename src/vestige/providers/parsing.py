@@ -6,7 +6,7 @@
 The provider is recognized by the shape of the JSON, not by its name: an OpenAI-compatible server
 may serve Claude, and a proxy may have any name. A hint is one sign among others.
 
-Each provider has a module in providers/apis; the results are in providers/models.py.
+Each provider has a module in providers/apis; the results are in providers/chat_types.py.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from vestige.providers.apis import (
     openai_responses,
     text_generation,
 )
+from vestige.providers.chat_types import Request, Response
 from vestige.providers.json_access import as_dict, as_list, as_str, dicts
-from vestige.providers.models import Request, Response
 
 TEXT_MAX = 16 * MIB
 """Longer texts are not parsed: decoded, they would take a multiple of their size."""

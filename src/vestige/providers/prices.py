@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 from vestige.settings import ModelPrice
 
 MODELS_MAX = 1024

@@ -16,8 +16,8 @@ from bisect import bisect_right
 from typing import Any
 
 from vestige._runtime.structs import msgspec
+from vestige.providers.chat_types import PromptPart, Request
 from vestige.providers.json_offsets import Layout, Span, find_markers
-from vestige.providers.models import PromptPart, Request
 
 TTL_S = 300
 """Seconds that an unused prefix stays in the cache: Anthropic's default, OpenAI's minimum."""

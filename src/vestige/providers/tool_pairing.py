@@ -6,8 +6,8 @@ come directly after the call, before any other message.
 
 from __future__ import annotations
 
+from vestige.providers.chat_types import Message
 from vestige.providers.json_access import quote
-from vestige.providers.models import Message
 
 PROBLEMS_MAX = 100
 """Problems of one request. The rest of a history that is wrong everywhere is left out."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from vestige.providers.models import Request, Response
+from vestige.providers.chat_types import Request, Response
 from vestige.providers.prices import NO_PRICES
 from vestige.query.body_cache import CACHED_BYTES_MAX, BodyCache, ReadBodies, ReadBody, Side
 from vestige.query.stats.user_prices import load_user_prices

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from vestige.providers.model_io import read_model_io
-from vestige.providers.models import Request, Response
+from vestige.providers.chat_types import Request, Response
+from vestige.providers.non_chat_calls import read_model_io
 from vestige.providers.parsing import TEXT_MAX, parse_request, parse_response
 from vestige.providers.prompt_cache import fingerprint
 from vestige.providers.request_options import read_options

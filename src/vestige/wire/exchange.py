@@ -29,8 +29,8 @@ from vestige.limits import (
     PARTIAL_MAX,
     PARTIAL_PAUSE_S,
 )
+from vestige.providers.chat_types import Request, Response
 from vestige.providers.endpoints import Endpoint
-from vestige.providers.models import Request, Response
 from vestige.providers.stream_timing import has_ended, is_event_stream, is_stream
 from vestige.record.body_encoding import LongBody, decode_chunks
 from vestige.wire import aws_event_stream, call_attributes, late_tools, mcp_calls

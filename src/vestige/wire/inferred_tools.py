@@ -22,8 +22,8 @@ from vestige.emit import tool_attribution
 from vestige.emit.span import Span
 from vestige.emit.tools import REASON
 from vestige.limits import INFERRED_CONVERSATIONS_MAX, INFERRED_TOOLS_MAX
-from vestige.providers.context_elements import strip_context
-from vestige.providers.models import Message, Response, ToolCall, ToolResult
+from vestige.providers.chat_types import Message, Response, ToolCall, ToolResult
+from vestige.providers.injected_context import strip_context
 from vestige.providers.parsing import TEXT_MAX, parse_request
 from vestige.record.types import Link
 from vestige.wire.outgoing_request import SpanContext

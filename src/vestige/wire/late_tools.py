@@ -15,7 +15,7 @@ from vestige.emit.emitter import Emitter, PreparedBody
 from vestige.emit.tool_attribution import RequestedCall
 from vestige.emit.tools import REASON
 from vestige.limits import BODY_INLINE_MAX
-from vestige.providers.models import Request, ToolResult
+from vestige.providers.chat_types import Request, ToolResult
 from vestige.record.types import VERSION, Attributes, Link, SpanClose, SpanOpen
 from vestige.wire.outgoing_request import SpanContext
 

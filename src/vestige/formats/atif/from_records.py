@@ -15,7 +15,7 @@ from vestige._version import __version__
 from vestige.formats.atif.constants import EXTRA, WRITTEN_VERSION
 from vestige.formats.protocol import RunToWrite
 from vestige.formats.run_to_threads import MessageThread, Turn, read_threads, to_openai_tool
-from vestige.providers.models import ToolCall, ToolResult, Usage
+from vestige.providers.chat_types import ToolCall, ToolResult, Usage
 from vestige.providers.prices import price
 from vestige.record.run import SpanInfo
 

@@ -16,7 +16,7 @@ import msgspec
 from vestige.formats.chat_bodies import to_tool_calls
 from vestige.formats.protocol import RunToWrite
 from vestige.formats.run_to_threads import MessageThread, Turn, read_threads, to_openai_tool
-from vestige.providers.models import ToolCall
+from vestige.providers.chat_types import ToolCall
 
 Object = dict[str, Any]
 Shape = Literal["openai", "anthropic"]

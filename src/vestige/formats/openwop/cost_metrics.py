@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 from vestige.providers.prices import price
 from vestige.record.run import SpanInfo
 from vestige.record.types import Attributes

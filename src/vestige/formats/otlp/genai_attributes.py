@@ -10,7 +10,7 @@ from typing import Any, Final
 from vestige._runtime.structs import msgspec
 from vestige.formats.otlp.any_value import Object
 from vestige.limits import MIB
-from vestige.providers.models import Message, ToolCall
+from vestige.providers.chat_types import Message, ToolCall
 from vestige.providers.parsing import parse_request, parse_response
 from vestige.record.run import SpanInfo
 

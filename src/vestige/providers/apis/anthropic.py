@@ -12,6 +12,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from vestige.providers.chat_types import (
+    Message,
+    PromptPart,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+    ToolSchema,
+    Usage,
+)
 from vestige.providers.json_access import (
     as_dict,
     as_list,
@@ -28,16 +38,6 @@ from vestige.providers.json_access import (
 )
 from vestige.providers.json_offsets import UNKNOWN, Layout, find_breakpoints
 from vestige.providers.message_parts import read_parts, read_result_content
-from vestige.providers.models import (
-    Message,
-    PromptPart,
-    Request,
-    Response,
-    ToolCall,
-    ToolResult,
-    ToolSchema,
-    Usage,
-)
 from vestige.providers.tool_pairing import PROBLEMS_MAX, find_pairing_problems
 
 PROVIDER = "anthropic"

@@ -9,6 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from vestige.providers.chat_types import (
+    Message,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+    ToolSchema,
+    Usage,
+)
 from vestige.providers.json_access import (
     as_dict,
     as_list,
@@ -24,15 +33,6 @@ from vestige.providers.json_access import (
 )
 from vestige.providers.json_offsets import UNKNOWN, Layout
 from vestige.providers.message_parts import read_parts, read_result_content
-from vestige.providers.models import (
-    Message,
-    Request,
-    Response,
-    ToolCall,
-    ToolResult,
-    ToolSchema,
-    Usage,
-)
 from vestige.providers.tool_pairing import PROBLEMS_MAX, find_pairing_problems
 
 PROVIDER = "bedrock"

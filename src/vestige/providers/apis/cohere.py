@@ -10,6 +10,7 @@ from typing import Any
 
 from vestige._runtime.structs import msgspec
 from vestige.providers.apis import openai
+from vestige.providers.chat_types import Request, Response, ToolCall, Usage
 from vestige.providers.json_access import (
     as_dict,
     as_list,
@@ -22,7 +23,6 @@ from vestige.providers.json_access import (
     json_text,
 )
 from vestige.providers.message_parts import read_parts
-from vestige.providers.models import Request, Response, ToolCall, Usage
 
 PROVIDER = "cohere"
 

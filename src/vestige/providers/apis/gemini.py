@@ -13,6 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 from vestige._runtime.regular_expressions import re
+from vestige.providers.chat_types import (
+    Message,
+    MessagePart,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+    ToolSchema,
+    Usage,
+)
 from vestige.providers.json_access import (
     as_dict,
     as_list,
@@ -29,16 +39,6 @@ from vestige.providers.json_access import (
 )
 from vestige.providers.json_offsets import UNKNOWN, Layout
 from vestige.providers.message_parts import join_parts, read_parts, thinking_part
-from vestige.providers.models import (
-    Message,
-    MessagePart,
-    Request,
-    Response,
-    ToolCall,
-    ToolResult,
-    ToolSchema,
-    Usage,
-)
 from vestige.providers.tool_pairing import PROBLEMS_MAX, find_turn_problems
 
 PROVIDER = "gemini"

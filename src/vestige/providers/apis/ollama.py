@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from vestige.providers.apis.openai import call_part, read_message_parts
+from vestige.providers.chat_types import MessagePart, Response, ToolCall, Usage
 from vestige.providers.json_access import (
     as_dict,
     as_str,
@@ -18,7 +19,6 @@ from vestige.providers.json_access import (
     json_text,
 )
 from vestige.providers.message_parts import join_parts, read_parts
-from vestige.providers.models import MessagePart, Response, ToolCall, Usage
 
 PROVIDER = "ollama"
 

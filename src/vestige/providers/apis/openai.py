@@ -11,6 +11,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vestige._runtime.structs import msgspec
+from vestige.providers.chat_types import (
+    Message,
+    MessagePart,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+    ToolSchema,
+    Usage,
+)
 from vestige.providers.framework_roles import (
     CALL_ROLES,
     RESULT_ROLES,
@@ -41,17 +51,7 @@ from vestige.providers.message_parts import (
     read_result_content,
     thinking_part,
 )
-from vestige.providers.models import (
-    Message,
-    MessagePart,
-    Request,
-    Response,
-    ToolCall,
-    ToolResult,
-    ToolSchema,
-    Usage,
-)
-from vestige.providers.recent_values import RecentValues
+from vestige.providers.parse_cache import RecentValues
 from vestige.providers.tool_pairing import PROBLEMS_MAX, Turn, find_pairing_problems
 
 PROVIDER = "openai"

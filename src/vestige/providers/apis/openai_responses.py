@@ -12,6 +12,16 @@ from typing import Any
 
 from vestige._runtime.structs import msgspec
 from vestige.providers.apis.openai import ROLES, content_text, read_tool
+from vestige.providers.chat_types import (
+    Message,
+    MessagePart,
+    Request,
+    Response,
+    ToolCall,
+    ToolResult,
+    ToolSchema,
+    Usage,
+)
 from vestige.providers.json_access import (
     as_dict,
     as_list,
@@ -27,16 +37,6 @@ from vestige.providers.json_access import (
 )
 from vestige.providers.json_offsets import UNKNOWN, Layout
 from vestige.providers.message_parts import read_part, read_parts, read_result_content
-from vestige.providers.models import (
-    Message,
-    MessagePart,
-    Request,
-    Response,
-    ToolCall,
-    ToolResult,
-    ToolSchema,
-    Usage,
-)
 from vestige.providers.tool_pairing import PROBLEMS_MAX, find_pairing_problems
 
 PROVIDER = "openai-responses"

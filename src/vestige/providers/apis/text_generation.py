@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from vestige.providers.chat_types import Message, Request, Response, Usage
 from vestige.providers.json_access import as_dict, as_list, as_str, error_text, find_int, find_str
 from vestige.providers.json_offsets import Layout
 from vestige.providers.message_parts import read_parts
-from vestige.providers.models import Message, Request, Response, Usage
 
 PROVIDER = "huggingface"
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vestige.providers.models import Response
+from vestige.providers.chat_types import Response
 from vestige.query.checks.requested_calls import CallIndex, get_tool_name
 from vestige.query.evidence import Evidence
 from vestige.record.run import SpanInfo

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from vestige.limits import MIB
-from vestige.providers.models import Request, Response, ToolCall, ToolResult, ToolSchema
+from vestige.providers.chat_types import Request, Response, ToolCall, ToolResult, ToolSchema
 from vestige.query.body_cache import BODY_READ_MAX
 from vestige.query.evidence import Evidence
 from vestige.record.run import BodyRef, SpanInfo

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.limits import MIB
-from vestige.providers.models import Message, Request
+from vestige.providers.chat_types import Message, Request
 from vestige.query import formatting
 from vestige.query.diff.sequence_alignment import find_changes
 from vestige.query.diff.word_diff import (

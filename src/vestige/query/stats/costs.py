@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 from vestige.providers.prices import NO_PRICES, price
 from vestige.query import formatting
 from vestige.query.stats.user_prices import load_user_prices

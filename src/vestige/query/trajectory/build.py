@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vestige._runtime.gc_pause import pause_gc
-from vestige.providers.context_elements import strip_context
+from vestige.providers.injected_context import strip_context
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text
 from vestige.query.trajectory.conversations import ConversationSplitter, MessageKey

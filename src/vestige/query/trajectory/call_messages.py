@@ -18,8 +18,8 @@ import msgspec
 
 from vestige.errors import NotFoundError
 from vestige.limits import TRANSCRIPT_CODE_MAX
+from vestige.providers.chat_types import Request
 from vestige.providers.media import describe_base64
-from vestige.providers.models import Request
 from vestige.query import formatting
 from vestige.query.body_cache import BODY_READ_MAX
 from vestige.query.evidence import Evidence

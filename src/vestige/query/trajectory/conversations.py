@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from vestige.providers.models import Message
+from vestige.providers.chat_types import Message
 
 VOTES_MAX: Final = 400
 """Messages of a request that are compared, the first and the last ones."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vestige.providers.models import Request, Response
+from vestige.providers.chat_types import Request, Response
 from vestige.query.body_cache import BODY_READ_MAX
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import (

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.providers.models import Message, Request, Response, ToolCall
+from vestige.providers.chat_types import Message, Request, Response, ToolCall
 from vestige.query import formatting
 from vestige.query.trajectory.code_blocks import parse_text_calls, split_code
 from vestige.query.trajectory.model import ITEM_TEXT_MAX, Item, Kind, Side

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from vestige.providers.context_elements import strip_context
+from vestige.providers.injected_context import strip_context
 from vestige.query.body_cache import BODY_READ_MAX
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.headline import extract_task

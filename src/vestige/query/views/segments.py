@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from vestige.errors import NotFoundError
 from vestige.limits import PREVIEW_MAX
-from vestige.providers.models import PromptPart, Request
+from vestige.providers.chat_types import PromptPart, Request
 from vestige.query import formatting
 from vestige.query.budget import CHARACTERS_A_TOKEN
 from vestige.query.evidence import Evidence

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from vestige.providers.models import Request
+from vestige.providers.chat_types import Request
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.model.history_mutation import Change, find_changes
 from vestige.query.checks.model.refusals import classify_refusal

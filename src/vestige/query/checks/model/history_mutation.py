@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from vestige.providers.models import Message, Request, ToolCall
+from vestige.providers.chat_types import Message, Request, ToolCall
 from vestige.query.formatting import single_line
 
 SIMILAR = 0.5

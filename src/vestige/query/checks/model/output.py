@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from vestige.limits import KIB
-from vestige.providers.models import Response
+from vestige.providers.chat_types import Response
 from vestige.providers.stream_timing import has_ended
 from vestige.query.checks import check, make_finding
 from vestige.query.evidence import Evidence

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vestige.providers.models import Usage
+from vestige.providers.chat_types import Usage
 from vestige.providers.prompt_cache import (
     TTL_S,
     BodyPosition,

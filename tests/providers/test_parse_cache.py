@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from vestige.providers.parse_cache import GENERATION_BYTES, RAW_MAX, RecentValues
 from vestige.providers.parsing import parse_request
-from vestige.providers.recent_values import GENERATION_BYTES, RAW_MAX, RecentValues
 
 
 def test_equal_bytes_are_parsed_once():
