@@ -12,7 +12,7 @@ import pytest
 from vestige.query.debugger import Debugger
 from vestige.query.failures.check import CheckAnswer, examine
 from vestige.query.trajectory import build_trajectory
-from vestige.query.trajectory.contents import normalize
+from vestige.query.trajectory.seen_contents import normalize
 from vestige.store.protocol import RunFilter
 from vestige.transfer.temp_store import load_runs
 

@@ -119,7 +119,7 @@ def test_the_transcript_of_a_very_long_session_is_read_in_parts(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complete = [item for page in _read_pages(session) for item in page["items"]]
-    monkeypatch.setattr("vestige.query.trajectory.parts.TRAJECTORY_SPANS_MAX", 20)
+    monkeypatch.setattr("vestige.query.trajectory.run_parts.TRAJECTORY_SPANS_MAX", 20)
     pages = _read_pages(session)
 
     assert [item for page in pages for item in page["items"]] == complete
@@ -134,7 +134,7 @@ def test_steps_of_a_session_in_parts_are_found_by_number_and_after_the_page_befo
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complete = vestige("transcript", session, "--step", 41).stdout
-    monkeypatch.setattr("vestige.query.trajectory.parts.TRAJECTORY_SPANS_MAX", 20)
+    monkeypatch.setattr("vestige.query.trajectory.run_parts.TRAJECTORY_SPANS_MAX", 20)
     step = vestige("transcript", session, "--step", 41).stdout
     beyond = vestige("transcript", session, "--step", TURNS + 1)
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from vestige.providers.parsing import parse_request, parse_response
-from vestige.query.trajectory.model import Item
-from vestige.query.trajectory.roles import answer_items, message_items
+from vestige.query.trajectory.message_items import answer_items, message_items
+from vestige.query.trajectory.types import Item
 
 TEXT_MAX = 8 * 1024 * 1024
 """Bytes of a body that are rendered; a longer one is shown as it is."""

@@ -45,7 +45,7 @@ class Evidence:
         self.case: str | None = None
         """The test case that this part covers."""
         self.first_step = 1
-        """The number of its first step: of a part of a long run (query/trajectory/parts.py)."""
+        """The number of its first step: of a part of a long run (query/trajectory/run_parts.py)."""
         self.prices = prices
         """The user's own model prices (query/stats/user_prices.py)."""
         self.conversation = conversation

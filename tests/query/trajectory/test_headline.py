@@ -13,7 +13,7 @@ from vestige.query.trajectory.headline import (
     step_result,
     step_title,
 )
-from vestige.query.trajectory.model import Action, Item, Step
+from vestige.query.trajectory.types import Action, Item, Step
 from vestige.recorder import Recorder
 
 CODE_ERROR = (

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.trajectories import RunBuilder, assistant, reply, result, user
-from vestige.query.trajectory.contents import normalize
+from vestige.query.trajectory.seen_contents import normalize
 
 ENDINGS = st.sampled_from(["", "<end_code>", "\n", "  ", "<|im_end|>", "</s>"])
 ROLES = st.sampled_from(["user", "assistant"])

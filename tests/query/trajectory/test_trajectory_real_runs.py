@@ -15,7 +15,7 @@ from vestige.query.budget import count_tokens
 from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory import Trajectory, build_trajectory
-from vestige.query.trajectory.contents import normalize
+from vestige.query.trajectory.seen_contents import normalize
 from vestige.transfer import open_ids
 
 FILES = sorted((Path(__file__).parents[2] / "data" / "real_runs").glob("*/*.gz"))

@@ -28,7 +28,7 @@ from vestige.query.failures.suite_cases import split_by_case
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
-    "vestige.query.checks.process.test_suite",
+    "vestige.query.checks.process.failed_tests",
     "vestige.query.checks.process.crash",
     "vestige.query.checks.model.failed_calls",
     "vestige.query.checks.process.reported_errors",

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from vestige.query.checks.wire_bodies import was_sent
+from vestige.query.checks.sent_requests import was_sent
 from vestige.query.evidence import Evidence
 from vestige.record.run import BodyRef, Run, SpanInfo
 
 _SENT: Final = "sent"
-"""Model calls with a recorded request (query/checks/wire_bodies.py)."""
+"""Model calls with a recorded request (query/checks/sent_requests.py)."""
 
 _REQUEST: Final = "request"
 _ANSWER: Final = "answer"

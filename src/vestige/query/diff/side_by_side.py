@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from vestige.limits import MIB
-from vestige.query.diff.pair_content import describe_difference, describe_step
 from vestige.query.diff.span_diff import format_label
+from vestige.query.diff.step_descriptions import describe_difference, describe_step
 from vestige.query.diff.word_diff import diff_words, find_difference
 from vestige.query.evidence import Evidence
 from vestige.query.stats.costs import span_costs

@@ -13,7 +13,7 @@ import msgspec
 from vestige.query.evidence import Evidence
 from vestige.query.stats.costs import span_costs
 from vestige.query.trajectory import build_trajectory
-from vestige.query.trajectory.model import Action, Step
+from vestige.query.trajectory.types import Action, Step
 
 
 @dataclass(frozen=True, slots=True)

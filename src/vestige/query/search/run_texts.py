@@ -131,7 +131,7 @@ def _find_task(ends: RunEnds, bodies: Mapping[int, str]) -> str:
     if not text:
         return ""
     from vestige.providers.parsing import parse_request
-    from vestige.query.trajectory.roles import read_role
+    from vestige.query.trajectory.message_items import read_role
 
     request = parse_request(text, None)
     for message in request.messages if request is not None else ():

@@ -28,7 +28,7 @@ from vestige._runtime.import_hooks import lazy_exports
 
 if TYPE_CHECKING:
     from vestige.query.trajectory.build import build_trajectory
-    from vestige.query.trajectory.model import Action, Item, Step, Trajectory
+    from vestige.query.trajectory.types import Action, Item, Step, Trajectory
 
 __all__ = ["Action", "Item", "Step", "Trajectory", "build_trajectory"]
 
@@ -36,6 +36,6 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "build_trajectory": "vestige.query.trajectory.build",
-        **dict.fromkeys(("Action", "Item", "Step", "Trajectory"), "vestige.query.trajectory.model"),
+        **dict.fromkeys(("Action", "Item", "Step", "Trajectory"), "vestige.query.trajectory.types"),
     },
 )

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from vestige.query.evidence import Evidence
-from vestige.query.trajectory.model import Action, ActionKind, Item, Side
-from vestige.query.trajectory.roles import make_item
-from vestige.query.trajectory.scopes import find_call_id, get_tool_name
+from vestige.query.trajectory.message_items import make_item
+from vestige.query.trajectory.span_roles import find_call_id, get_tool_name
+from vestige.query.trajectory.types import Action, ActionKind, Item, Side
 from vestige.record.run import BodyRef, SpanInfo
 
 _PREFIX: Final = re.compile(r"^(?:execute_tool|running tool:?|tool:?|call_tool)\s+", re.IGNORECASE)

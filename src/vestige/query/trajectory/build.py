@@ -16,16 +16,16 @@ from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text
 from vestige.query.trajectory.conversations import ConversationSplitter, MessageKey
 from vestige.query.trajectory.drafts import Draft, Drafts
-from vestige.query.trajectory.fill import StepFiller
+from vestige.query.trajectory.fill_steps import StepFiller
 from vestige.query.trajectory.headline import (
     copy_as_answer,
     extract_task,
     make_headline,
     make_title,
 )
-from vestige.query.trajectory.model import Conversation, Item, Step, Trajectory
 from vestige.query.trajectory.plain_steps import steps_without_models
 from vestige.query.trajectory.task import has_manifest
+from vestige.query.trajectory.types import Conversation, Item, Step, Trajectory
 from vestige.record.run import SpanInfo
 
 

@@ -25,16 +25,16 @@ from vestige.query.body_cache import BODY_READ_MAX
 from vestige.query.evidence import Evidence
 from vestige.query.text_layout import CommandAnswer, fit
 from vestige.query.trajectory.actions import error_text
-from vestige.query.trajectory.contents import normalize
 from vestige.query.trajectory.earlier_calls import Key, LostHead, earlier_calls, find_lost_head
-from vestige.query.trajectory.model import Item
-from vestige.query.trajectory.roles import (
+from vestige.query.trajectory.message_items import (
     answer_items,
     make_item,
     message_items,
     request_of_text,
     response_of_text,
 )
+from vestige.query.trajectory.seen_contents import normalize
+from vestige.query.trajectory.types import Item
 from vestige.record.run import SpanInfo
 
 MESSAGES_MAX = 2_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from vestige.query.evidence import Evidence
 from vestige.query.stats.costs import span_costs
 from vestige.query.trajectory.build import build_trajectory
-from vestige.query.trajectory.model import Step, Trajectory
+from vestige.query.trajectory.types import Step, Trajectory
 
 
 def price_steps(evidence: Evidence) -> Trajectory:

@@ -20,15 +20,15 @@ from vestige.query.trajectory.actions import (
     merge_inner,
 )
 from vestige.query.trajectory.conversations import raw_key
-from vestige.query.trajectory.model import Action, Item, Step
-from vestige.query.trajectory.roles import (
+from vestige.query.trajectory.message_items import (
     answer_items,
     make_item,
     message_items,
     request_of_text,
     response_of_text,
 )
-from vestige.query.trajectory.scopes import SpanTree, agent_name, find_call_id, is_scope
+from vestige.query.trajectory.span_roles import SpanTree, agent_name, find_call_id, is_scope
+from vestige.query.trajectory.types import Action, Item, Step
 from vestige.record.run import BodyRef, SpanInfo
 
 TEXT_TOTAL_MAX = 64 * 1024 * 1024

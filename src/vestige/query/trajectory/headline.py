@@ -9,8 +9,8 @@ import msgspec
 
 from vestige.query import formatting
 from vestige.query.error_text import find_innermost, find_message
-from vestige.query.trajectory.contents import strip_labels
-from vestige.query.trajectory.model import Action, Item, Step
+from vestige.query.trajectory.seen_contents import strip_labels
+from vestige.query.trajectory.types import Action, Item, Step
 
 THOUGHT_SHOWN: Final = 110
 ARGUMENTS_SHOWN: Final = 70

@@ -12,8 +12,8 @@ from vestige.providers.injected_context import strip_context
 from vestige.query.body_cache import BODY_READ_MAX
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.headline import extract_task
-from vestige.query.trajectory.roles import read_role
-from vestige.query.trajectory.scopes import is_agent
+from vestige.query.trajectory.message_items import read_role
+from vestige.query.trajectory.span_roles import is_agent
 from vestige.record.run import SpanInfo
 
 SAME_SHARE: Final = 0.9

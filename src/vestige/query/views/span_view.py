@@ -16,7 +16,7 @@ from vestige.query.failures.traceback_parsing import format_frames
 from vestige.query.stats.costs import span_costs
 from vestige.query.text_layout import CommandAnswer, fit, quoted
 from vestige.query.trajectory.file_edits import ARGUMENTS_MAX, FileEdit, find_edits
-from vestige.query.trajectory.scopes import get_tool_name
+from vestige.query.trajectory.span_roles import get_tool_name
 from vestige.query.views.lines.common_attributes import find_common, is_redundant, render_common
 from vestige.query.views.notes import note_data, note_lines
 from vestige.query.views.show import log_data, span_data

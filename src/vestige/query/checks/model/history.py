@@ -18,7 +18,7 @@ from vestige.providers.chat_types import Request
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.model.history_mutation import Change, find_changes
 from vestige.query.checks.model.refusals import classify_refusal
-from vestige.query.checks.wire_bodies import sent_calls
+from vestige.query.checks.sent_requests import sent_calls
 from vestige.query.evidence import Evidence
 from vestige.query.formatting import single_line
 from vestige.record.finding import Finding, Severity

@@ -19,7 +19,7 @@ from vestige.query.checks.requested_calls import (
     latest_results,
     parse_json,
 )
-from vestige.query.checks.wire_bodies import sent_calls
+from vestige.query.checks.sent_requests import sent_calls
 from vestige.query.evidence import Evidence
 from vestige.query.formatting import pluralize, single_line
 from vestige.record.finding import Finding

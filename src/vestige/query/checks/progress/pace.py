@@ -12,7 +12,7 @@ from vestige.providers.prices import context_window
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.requested_calls import model_calls
-from vestige.query.checks.wire_bodies import sent_calls
+from vestige.query.checks.sent_requests import sent_calls
 from vestige.query.evidence import Evidence
 from vestige.query.failures.stall_report import find_last_stall, find_stall_location, is_stall
 from vestige.query.stats.costs import span_costs

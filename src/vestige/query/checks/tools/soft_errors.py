@@ -16,7 +16,7 @@ from vestige.query.checks import check, make_finding
 from vestige.query.evidence import Evidence
 from vestige.query.formatting import single_line
 from vestige.query.trajectory import build_trajectory
-from vestige.query.trajectory.contents import strip_labels
+from vestige.query.trajectory.seen_contents import strip_labels
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 

@@ -26,8 +26,8 @@ from vestige.query.checks.requested_calls import (
     model_calls,
     parse_json,
 )
+from vestige.query.checks.sent_requests import was_sent
 from vestige.query.checks.tools.argument_schema import find_problem
-from vestige.query.checks.wire_bodies import was_sent
 from vestige.query.checks.wording import format_outcome, named
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding

@@ -13,12 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from vestige.query import formatting
-from vestige.query.fold import Keep, fold_text
+from vestige.query.fold_text import Keep, fold_text
 from vestige.query.trajectory import Action, Item
-from vestige.query.trajectory.contents import SeenContents, strip_labels
 from vestige.query.trajectory.file_edits import FileEdit, find_edits
 from vestige.query.trajectory.headline import QUOTED_EMPTY
-from vestige.query.trajectory.model import Repeat
+from vestige.query.trajectory.seen_contents import SeenContents, strip_labels
+from vestige.query.trajectory.types import Repeat
 from vestige.query.views.lines.page_limits import FULL, LOGS_SHOWN, Limits, get_limit
 from vestige.query.views.timeline import format_attributes, is_stamp
 from vestige.record.run import LogInfo

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from vestige.query import formatting
-from vestige.query.trajectory.model import Repeat
+from vestige.query.trajectory.types import Repeat
 
 LINE_MAX: Final = 600
 """Characters of one line before its middle is left out, where a text is folded."""

@@ -21,7 +21,7 @@ import msgspec
 from vestige.providers.chat_types import Message, Request, Response, ToolCall
 from vestige.query import formatting
 from vestige.query.trajectory.code_blocks import parse_text_calls, split_code
-from vestige.query.trajectory.model import ITEM_TEXT_MAX, Item, Kind, Side
+from vestige.query.trajectory.types import ITEM_TEXT_MAX, Item, Kind, Side
 
 LITERAL_MAX: Final = 256 * 1024
 """Characters of a text of calls that are parsed."""

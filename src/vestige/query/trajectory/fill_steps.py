@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text, unexecuted_action
-from vestige.query.trajectory.contents import REPEAT_LENGTH, SeenContents, normalize
 from vestige.query.trajectory.drafts import Draft, Drafts
-from vestige.query.trajectory.model import Action, Conversation, Item, Repeat, Step
+from vestige.query.trajectory.seen_contents import REPEAT_LENGTH, SeenContents, normalize
+from vestige.query.trajectory.types import Action, Conversation, Item, Repeat, Step
 from vestige.record.run import SpanInfo
 
 SHARED_MESSAGES = 2

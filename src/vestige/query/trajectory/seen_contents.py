@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from vestige.query.trajectory.model import Repeat
+from vestige.query.trajectory.types import Repeat
 
 LINES_MAX: Final = 2_000_000
 """Lines that are remembered; further ones are not compared."""
