@@ -25,7 +25,7 @@ from vestige.fleet.client.ship import hold_ship, stop_shipping
 from vestige.fleet.client.ship_client import ServerReply, ShipClient
 from vestige.fleet.client.ship_reader import ShipReader
 from vestige.fleet.client.ship_state import Shipped, write_shipped
-from vestige.fleet.server.tenant_ids import ORIGINAL_ID
+from vestige.fleet.server.id_collisions import ORIGINAL_ID
 from vestige.home import Home
 from vestige.limits import PARCEL_BYTES, SHIP_PAUSE_S, SHIP_TRIES
 

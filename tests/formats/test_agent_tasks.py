@@ -12,7 +12,7 @@ import pytest
 
 from support.agent_logs import DATA, body, find_tool, imported, load_runs, of_type
 from vestige.formats import get_format
-from vestige.formats.cline.requests import read_usage
+from vestige.formats.cline.request_usage import read_usage
 from vestige.formats.cline.xml_calls import find_arguments, split_result
 from vestige.query.evidence import open_run
 from vestige.query.trajectory import build_trajectory

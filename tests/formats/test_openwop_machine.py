@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from vestige.formats.openwop.host_details import HostDetails, is_private_key
+from vestige.formats.openwop.host_redaction import HostDetails, is_private_key
 from vestige.formats.openwop.redaction_modes import Privacy
 
 

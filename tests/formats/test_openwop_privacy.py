@@ -15,7 +15,7 @@ from vestige.collector.loop import catch_up
 from vestige.errors import SensitiveDataError
 from vestige.formats.openwop.assemble import assemble, poll
 from vestige.formats.openwop.from_records import Story
-from vestige.formats.openwop.host_details import HostDetails
+from vestige.formats.openwop.host_redaction import HostDetails
 from vestige.formats.openwop.redaction_modes import Privacy
 from vestige.formats.openwop.validate import check_path
 from vestige.home import Home

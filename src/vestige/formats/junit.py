@@ -22,7 +22,7 @@ from pathlib import Path
 from vestige.errors import UnreadableError, UsageError
 from vestige.formats.junit_xml import JunitCase, Report, XmlError, parse_report, render_report
 from vestige.formats.protocol import TIME_MAX_NS, Problem, RunToWrite, Source
-from vestige.formats.test_suites import TEST, SuiteRecords, parse_time_ns, render_time
+from vestige.formats.suite_records import TEST, SuiteRecords, parse_time_ns, render_time
 from vestige.limits import ARTIFACT_BODY_MAX, JUNIT_MAX, MIB, PROBLEMS_MAX, STACK_MAX
 from vestige.record.run import SpanInfo
 from vestige.record.types import Attributes, KnownRecord

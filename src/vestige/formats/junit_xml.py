@@ -11,7 +11,7 @@ from typing import Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
-from vestige.formats.test_suites import CaseOutcome
+from vestige.formats.suite_records import CaseOutcome
 
 DEPTH_MAX: Final = 64
 """Limit of nested elements; a report has five or six."""

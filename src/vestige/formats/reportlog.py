@@ -15,7 +15,7 @@ import msgspec
 
 from vestige.errors import UnreadableError, UsageError
 from vestige.formats.protocol import TIME_MAX_NS, Problem, RunToWrite, Source
-from vestige.formats.test_suites import CaseOutcome, SuiteRecords
+from vestige.formats.suite_records import CaseOutcome, SuiteRecords
 from vestige.limits import ARTIFACT_LINE_MAX, BODY_INLINE_MAX, PROBLEMS_MAX, STACK_MAX
 from vestige.record.types import Attributes, KnownRecord
 

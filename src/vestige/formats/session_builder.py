@@ -29,7 +29,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.formats.protocol import TIME_MAX_NS, derived_run_id, derived_writer, span_hash
-from vestige.formats.wire_shapes import Object, WireShape, render_json
+from vestige.formats.provider_bodies import Object, WireShape, render_json
 from vestige.limits import BODY_INLINE_MAX, BODY_MAX, MIB
 from vestige.record.coercion import clean_attributes, clean_name, clean_text, truncate
 from vestige.record.types import VERSION, Attributes, KnownRecord, Log, SpanClose, SpanOpen

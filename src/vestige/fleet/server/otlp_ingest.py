@@ -19,7 +19,7 @@ from typing import Final
 
 from vestige._runtime import clock
 from vestige.errors import ForeignRunError, ParcelError, UnreadableError
-from vestige.fleet.server.tenant_ids import rename_collisions
+from vestige.fleet.server.id_collisions import rename_collisions
 from vestige.formats.otlp.constants import SYNTHETIC
 from vestige.formats.otlp.export_request import parse_export_request
 from vestige.record.redaction.bulk_redaction import masked

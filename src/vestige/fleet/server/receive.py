@@ -26,8 +26,8 @@ from vestige._runtime.gc_pause import pause_gc
 from vestige.collector.crash_detection import stamp_dead
 from vestige.errors import ForeignRunError, ParcelError, VestigeError
 from vestige.fleet.compression import unpack
+from vestige.fleet.server.id_collisions import rename_collisions
 from vestige.fleet.server.otlp_ingest import KINDS, Spans, open_spans, store_in_steps
-from vestige.fleet.server.tenant_ids import rename_collisions
 from vestige.fleet.shipment import Shipment, open_shipment
 from vestige.home import Home
 from vestige.record.redaction.redactor import Redactor

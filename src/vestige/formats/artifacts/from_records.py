@@ -27,7 +27,7 @@ from vestige.formats.artifacts.json_files.parsing import (
 )
 from vestige.formats.artifacts.write import NO_GIT, SuiteFacts, TraceFile, finish_bundle
 from vestige.formats.protocol import RunToWrite
-from vestige.formats.test_suites import TEST, render_time
+from vestige.formats.suite_records import TEST, render_time
 from vestige.record.run import LogInfo, SpanInfo
 
 _OUTCOME_OF = {"ok": "pass", "interrupted": "unknown", None: "unknown"}

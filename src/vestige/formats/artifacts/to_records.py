@@ -21,7 +21,7 @@ from vestige.formats.artifacts.json_files.parsing import NotJsonError, parse_jso
 from vestige.formats.artifacts.read import Item, Tree, UnreadablePartError
 from vestige.formats.artifacts.trace_events import Case, Step, iter_steps, parse_event
 from vestige.formats.protocol import Problem, Source, is_uuid4
-from vestige.formats.test_suites import SuiteRecords, parse_time_ns
+from vestige.formats.suite_records import SuiteRecords, parse_time_ns
 from vestige.limits import (
     ARTIFACT_BODY_MAX,
     ARTIFACT_JSON_MAX,

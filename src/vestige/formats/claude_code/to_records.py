@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.formats.claude_code.beside import read_result_file
 from vestige.formats.claude_code.constants import (
     AGENT,
     AGENT_TOOLS,
@@ -28,10 +27,11 @@ from vestige.formats.claude_code.constants import (
     Entry,
     SubagentMeta,
 )
+from vestige.formats.claude_code.result_files import read_result_file
+from vestige.formats.provider_bodies import ANTHROPIC, Object, render_json
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import count_attributes, to_count, to_text
 from vestige.formats.timestamps import parse_time_ns
-from vestige.formats.wire_shapes import ANTHROPIC, Object, render_json
 from vestige.record.types import Attributes
 
 PATCH_MAX: Final = 16 * 1024

@@ -12,7 +12,7 @@ import msgspec
 from vestige.errors import UnreadableError
 from vestige.formats.cline.constants import HISTORY, MESSAGES
 from vestige.formats.cline.detect import find_agent, find_subagents, is_session
-from vestige.formats.cline.requests import RequestFinder, read_requests
+from vestige.formats.cline.request_usage import RequestFinder, read_requests
 from vestige.formats.cline.to_records import SessionReader
 from vestige.formats.lenient_json import (
     decode_items,

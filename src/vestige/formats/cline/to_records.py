@@ -15,11 +15,11 @@ import re
 from typing import Any, Final
 
 from vestige.formats.cline.constants import AGENT, FORMAT, SPAWN
-from vestige.formats.cline.requests import RequestFinder, read_cost
+from vestige.formats.cline.request_usage import RequestFinder, read_cost
 from vestige.formats.cline.xml_calls import find_arguments, split_result
+from vestige.formats.provider_bodies import ANTHROPIC, Object, render_json
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import count_attributes, to_count, to_text
-from vestige.formats.wire_shapes import ANTHROPIC, Object, render_json
 from vestige.record.types import Attributes
 
 _MS: Final = 1_000_000

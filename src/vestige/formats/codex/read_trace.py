@@ -21,9 +21,9 @@ from vestige.formats.codex.constants import AGENT, FORMAT, MANIFEST
 from vestige.formats.codex.to_records import find_exit_code, read_usage
 from vestige.formats.line_reader import JsonLines, Problems, open_file, read_head
 from vestige.formats.protocol import Source
+from vestige.formats.provider_bodies import OPENAI_RESPONSES, Object, WireShape, render_json
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import is_silent, to_count, to_text
-from vestige.formats.wire_shapes import OPENAI_RESPONSES, Object, WireShape, render_json
 from vestige.limits import BODY_MAX
 from vestige.record.types import KnownRecord
 

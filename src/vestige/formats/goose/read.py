@@ -14,9 +14,9 @@ from vestige.formats.goose.detect import find_sessions, is_session_file, split_p
 from vestige.formats.goose.to_records import Message, SessionReader
 from vestige.formats.line_reader import JsonLines, Problems
 from vestige.formats.protocol import Source
+from vestige.formats.provider_bodies import Object
 from vestige.formats.session_files import estimate_unread, is_long, is_silent, take_head, to_text
 from vestige.formats.sqlite_source import Connection, list_columns, open_database
-from vestige.formats.wire_shapes import Object
 from vestige.record.types import KnownRecord
 
 _AGENTS_MAX: Final = 1_000

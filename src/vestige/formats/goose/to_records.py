@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from vestige.formats.goose.constants import AGENT, FORMAT
+from vestige.formats.provider_bodies import OPENAI_CHAT, Object, render_json
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import count_attributes, to_count, to_text
-from vestige.formats.wire_shapes import OPENAI_CHAT, Object, render_json
 from vestige.record.types import Attributes
 
 _S: Final = 1_000_000_000

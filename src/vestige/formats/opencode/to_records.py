@@ -18,9 +18,9 @@ from typing import Any, Final
 import msgspec
 
 from vestige.formats.opencode.constants import DATABASES, FORMAT
+from vestige.formats.provider_bodies import OPENAI_CHAT, Object, render_json
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import count_attributes, to_count, to_text
-from vestige.formats.wire_shapes import OPENAI_CHAT, Object, render_json
 from vestige.record.types import Attributes
 
 PATCH_MAX: Final = 16 * 1024

@@ -4,7 +4,7 @@ formats/openwop/from_records.py       a run as OpenWOP documents
 formats/openwop/event_payloads.py     the payload of each event
 formats/openwop/assemble.py           one bundle within the size limit
 formats/openwop/redaction_modes.py    redaction modes
-formats/openwop/host_details.py       remove details of the machine
+formats/openwop/host_redaction.py       remove details of the machine
 formats/openwop/to_records.py         a bundle as a run
 formats/openwop/validate.py           all problems of a bundle, by the rules of rules.py
 """

@@ -18,7 +18,7 @@ import msgspec
 from vestige.errors import NotFoundError, StoreError
 from vestige.formats.openwop.constants import INTERNAL, NODE_ID
 from vestige.formats.openwop.cost_metrics import cost_of, model_of, usage_of
-from vestige.formats.openwop.host_details import HostDetails, is_private_key
+from vestige.formats.openwop.host_redaction import HostDetails, is_private_key
 from vestige.formats.openwop.redaction_modes import DEPTH_MAX
 from vestige.formats.protocol import RunToWrite
 from vestige.limits import ATTRIBUTE_VALUE_MAX, STACK_MAX

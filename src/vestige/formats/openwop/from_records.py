@@ -35,7 +35,7 @@ from vestige.formats.openwop.constants import (
     status_of,
 )
 from vestige.formats.openwop.event_payloads import EventPayloads, error_from, public
-from vestige.formats.openwop.host_details import HostDetails
+from vestige.formats.openwop.host_redaction import HostDetails
 from vestige.formats.openwop.redaction_modes import Privacy
 from vestige.formats.protocol import RunToWrite, derived_span_id
 from vestige.formats.run_to_records import get_end_ns, order_moments

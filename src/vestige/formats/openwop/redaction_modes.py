@@ -26,7 +26,7 @@ import msgspec
 
 from vestige.errors import SensitiveDataError
 from vestige.formats.openwop.constants import OMITTED, REDACTED, SPAN_KEYS, Mode
-from vestige.formats.openwop.host_details import HostDetails
+from vestige.formats.openwop.host_redaction import HostDetails
 from vestige.record.coercion import clean_text
 from vestige.record.redaction.masking import MARK, unused_key
 from vestige.record.redaction.redactor import Redactor

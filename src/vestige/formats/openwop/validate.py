@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from vestige.errors import UnreadableError
 from vestige.formats.openwop import value_types
 from vestige.formats.openwop.constants import ENDED, MODES, REDACTED, TERMINAL
-from vestige.formats.openwop.host_details import HostDetails
+from vestige.formats.openwop.host_redaction import HostDetails
 from vestige.formats.openwop.read import Object, list_of, load, object_of
 from vestige.formats.openwop.redaction_modes import decode, encode, mask_values
 from vestige.formats.openwop.rules import RULES

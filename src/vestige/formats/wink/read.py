@@ -13,7 +13,7 @@ A hostile zip, or one without a readable manifest, is refused. Other damage is r
 read, and other members are read as usual.
 
 Elsewhere: safe names are in formats/wink/archive/member_names.py, limits of the index in
-formats/zip_index_limits.py, damaged members in formats/wink/archive/damage.py.
+formats/zip_index_limits.py, damaged members in formats/wink/archive/damaged_members.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from vestige.errors import (
     BundleNotFoundError,
 )
 from vestige.formats.protocol import Problem
-from vestige.formats.wink.archive.damage import read_damaged
+from vestige.formats.wink.archive.damaged_members import read_damaged
 from vestige.formats.wink.archive.member_names import find_fault
 from vestige.formats.wink.content import ContentFile, Extra
 from vestige.formats.wink.manifest import (

@@ -32,7 +32,7 @@ from vestige.fleet.api_keys import Principal
 from vestige.formats.openwop.assemble import HOST, Page, assemble, poll
 from vestige.formats.openwop.constants import PROTOCOL_VERSION, Mode
 from vestige.formats.openwop.from_records import Story, summary
-from vestige.formats.openwop.host_details import HostDetails
+from vestige.formats.openwop.host_redaction import HostDetails
 from vestige.formats.openwop.note_mapping import SIGNALS
 from vestige.formats.openwop.redaction_modes import Privacy
 from vestige.limits import OPENWOP_LIST_MAX, OPENWOP_REQUEST_MAX, TICK_S
