@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 
-from vestige.emit import context, model_calls
+from vestige.emit import context, model_call_counts
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.record.types import SpanClose, SpanOpen
 from vestige.testing import FakeRecorder
@@ -169,7 +169,7 @@ def test_a_model_call_that_the_wire_recorded_is_not_recorded_again(recorder: Fak
     span = tracker.start("a", "node")
     assert span is not None
     tracker.start_model("m1", "a", lambda: {"messages": []})
-    model_calls.add_call(recorder._emitter, span.id)
+    model_call_counts.add_call(recorder._emitter, span.id)
     tracker.end_model("m1", "chat")
     tracker.start_model("m2", "a", lambda: {"messages": []})
     tracker.end_model("m2", "local", response="hi", attributes={"input_tokens": 3, "model": None})

@@ -13,6 +13,6 @@ else:
     try:
         import msgspec
     except ImportError:  # not installed, or built for another Python
-        from vestige._runtime import pure_structs as msgspec
+        from vestige._runtime import msgspec_fallback as msgspec
 
 __all__ = ["msgspec"]

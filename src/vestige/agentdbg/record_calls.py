@@ -15,7 +15,7 @@ from typing import Any
 from vestige.agentdbg import run_lifecycle
 from vestige.agentdbg.settings import warn_once
 from vestige.emit.emitter import NO_ATTRIBUTES
-from vestige.emit.exceptions import error_attributes
+from vestige.emit.exception_attributes import error_attributes
 from vestige.emit.point_span import record_point
 from vestige.emit.span import Span
 from vestige.formats.agentdbg.constants import DETAILS, INSTANT, JSON, META, PAYLOAD, PLAIN

@@ -21,7 +21,7 @@ from vestige.agentdbg.guardrails import Guardrails
 from vestige.agentdbg.live_run import LIVE, LiveRun, extra_keys
 from vestige.agentdbg.settings import Settings, read_settings
 from vestige.emit import context
-from vestige.emit.exceptions import status_of
+from vestige.emit.exception_attributes import status_of
 from vestige.emit.span import Span
 from vestige.record.coercion import clean_text
 from vestige.record.json_render import json_text

@@ -6,7 +6,7 @@ may write and exit after we read.
 
 It may still be alive: a program that closes descriptors in bulk frees the lock, and the writer
 continues in a new file a moment later. So the records of a stamp have seqs of their own, which no
-record of the writer has (record/stamp_seq.py). When the next one arrives, the stamp is withdrawn
+record of the writer has (record/crash_stamp_seq.py). When the next one arrives, the stamp is withdrawn
 (store/sqlite/ingest/withdraw_crash_stamps.py).
 
 Only the parent knows how a process ended. `vestige run` writes that to its own journal, and until
@@ -28,7 +28,7 @@ from vestige.collector.outbox import delete_or_outbox
 from vestige.home import PARTIAL_SUFFIX, Home
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX, PARTIAL_MAX, REMOTE_SILENT_S
 from vestige.record.coercion import inline_bytes
-from vestige.record.stamp_seq import stamp_seq
+from vestige.record.crash_stamp_seq import stamp_seq
 from vestige.record.types import OWN_COMPONENT, VERSION, Attributes, Log, SpanClose
 from vestige.store.protocol import OpenSpan, Store, WriterInfo
 

@@ -13,7 +13,7 @@ from vestige.debug.dispatcher import Dispatcher, PromptExecuted, PromptRendered,
 from vestige.debug.filesystem import DirectoryFilesystem, Filesystem, MemoryFilesystem
 from vestige.debug.session import Session, Snapshot
 from vestige.debug.spool import LogRotationConfig
-from vestige.debug.standalone import archive_filesystem, collect_all_logs, dump_session
+from vestige.debug.standalone_captures import archive_filesystem, collect_all_logs, dump_session
 from vestige.errors import (
     BundleComponentMissingError,
     BundleCorruptedError,

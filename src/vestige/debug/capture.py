@@ -29,7 +29,7 @@ from vestige.debug.run_records import keep_records
 from vestige.debug.snapshot_writer import SnapshotWriter, family
 from vestige.debug.spool import COMPONENT, LogRotationConfig, SpoolRecorder, create_spool
 from vestige.debug.spool_content import SpoolContent
-from vestige.emit.exceptions import error_attributes, status_of
+from vestige.emit.exception_attributes import error_attributes, status_of
 from vestige.emit.span import Span
 from vestige.formats.wink.log_records import to_iso
 from vestige.formats.wink.manifest import Agent

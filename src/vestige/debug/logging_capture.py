@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from itertools import islice
 from typing import Any, Final
 
-from vestige.emit.exceptions import error_attributes
+from vestige.emit.exception_attributes import error_attributes
 from vestige.emit.hooks.logging_capture import format_message
 from vestige.emit.hooks.logging_hook import EXTRA_MARK, subscribe
 from vestige.formats.wink.log_records import LEVELS, our_level

@@ -26,7 +26,7 @@ import msgspec
 from vestige.debug.dispatcher import now
 from vestige.debug.session import SNAPSHOT_VERSION, plain, type_name
 from vestige.debug.spool import COMPONENT, SpoolRecorder
-from vestige.emit.exceptions import error_attributes
+from vestige.emit.exception_attributes import error_attributes
 from vestige.emit.span import Span
 from vestige.limits import CAPTURE_ITEMS_KNOWN_MAX, CAPTURE_SESSIONS_MAX
 from vestige.record.coercion import clean_text, safe_str

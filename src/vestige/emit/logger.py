@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from vestige.emit import context
 from vestige.emit.emitter import LEVEL_RANK, Emitter
-from vestige.emit.exceptions import error_attributes
+from vestige.emit.exception_attributes import error_attributes
 from vestige.record.coercion import clean_message, clean_name
 from vestige.record.types import OWN_COMPONENT, VERSION, Log
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vestige.emit import context, tool_attribution
 from vestige.emit.emitter import NO_ATTRIBUTES, Emitter
-from vestige.emit.exceptions import error_attributes, status_of
+from vestige.emit.exception_attributes import error_attributes, status_of
 from vestige.emit.logger import Logger
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_TRACKED_MAX
 from vestige.record.coercion import clean_name

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from vestige.errors import VestigeError
-from vestige.explain.scope import Scope
+from vestige.explain.readable_runs import Scope
 from vestige.query.body_text import render_body_text
 from vestige.query.evidence import Evidence
 from vestige.query.formatting import single_line

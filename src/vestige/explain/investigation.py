@@ -6,7 +6,7 @@
 The model gets the deterministic findings first. Then it queries the run and reports claims. Claims
 without proof are rejected, and the model may correct them once. Recorded text is fenced by a
 random word that it cannot contain, and nothing in it can change what the loop does: the tools
-only read this run (explain/scope.py), and the report contains only checked claims.
+only read this run (explain/readable_runs.py), and the report contains only checked claims.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from vestige.explain.chat_shapes import (
 )
 from vestige.explain.claims import CheckedClaims, Claim, RejectedClaim, check_claims
 from vestige.explain.endpoint import Api
-from vestige.explain.scope import Scope
+from vestige.explain.readable_runs import Scope
 from vestige.explain.spending import Spending, estimate_tokens
 from vestige.explain.tools import REPORT, call_tool, list_tools
 from vestige.providers.chat_types import Usage

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from vestige.explain.claims import VERDICTS
 from vestige.explain.investigation import Investigation
-from vestige.explain.scope import Scope
+from vestige.explain.readable_runs import Scope
 from vestige.limits import NOTE_MAX
 from vestige.query import formatting
 from vestige.query.budget import fit_lines

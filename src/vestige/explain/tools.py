@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from vestige.errors import VestigeError
 from vestige.explain.chat_shapes import OfferedTool
-from vestige.explain.scope import Scope
+from vestige.explain.readable_runs import Scope
 from vestige.query.answer import Answer
 from vestige.query.command_tools import BY_NAME, Parameter, ask, check_arguments
 

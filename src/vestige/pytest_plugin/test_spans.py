@@ -22,7 +22,7 @@ import msgspec
 from vestige._runtime.clock import SYSTEM
 from vestige.emit import context
 from vestige.emit.emitter import NO_ATTRIBUTES
-from vestige.emit.exceptions import error_attributes
+from vestige.emit.exception_attributes import error_attributes
 from vestige.emit.logger import Logger
 from vestige.emit.no_op import NULL_SPAN
 from vestige.emit.span import Span

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from vestige.emit.exceptions import status_of
+from vestige.emit.exception_attributes import status_of
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.wire import dispatch
 from vestige.wire.dispatch import begin

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
-from vestige.emit import model_calls, tool_attribution
+from vestige.emit import model_call_counts, tool_attribution
 from vestige.emit.emitter import Emitter
-from vestige.emit.exceptions import status_of
+from vestige.emit.exception_attributes import status_of
 from vestige.emit.span import Span
 from vestige.limits import (
     BODY_CHUNK,
@@ -202,7 +202,7 @@ class Exchange:
         span.began_at(self._began_ns)
         self._span = span
         if self._type != "http":
-            model_calls.add_call(context.emitter, context.parent_id)
+            model_call_counts.add_call(context.emitter, context.parent_id)
 
     def _infer_tools(self, body: bytes) -> None:
         """Record the tools whose results the request contains, before the call itself."""

@@ -20,8 +20,8 @@ from vestige.limits import (
 
 if TYPE_CHECKING:
     from vestige.explain.endpoint import Endpoint
+    from vestige.explain.readable_runs import Scope
     from vestige.explain.report import ExplainAnswer
-    from vestige.explain.scope import Scope
     from vestige.explain.spending import Spending
     from vestige.query.debugger import Debugger
 
@@ -97,8 +97,8 @@ def explain(
     $VESTIGE_MODEL_KEY. The report is stored as a note of the run.
     """
     from vestige.explain.endpoint import parse_endpoint
+    from vestige.explain.readable_runs import Scope
     from vestige.explain.report import build_report
-    from vestige.explain.scope import Scope
     from vestige.transfer import is_source
 
     endpoint = None

@@ -143,7 +143,7 @@ class _Watch:
 
 def _record_stop(home: Home, debugger: Debugger, run: RunInfo, breach: Breach) -> None:
     """Record the reason in the runs of the program, where `vestige check` finds it."""
-    from vestige.collector.stop_record import StopReason, record_stop
+    from vestige.collector.stop_reason import StopReason, record_stop
     from vestige.recorder import Recorder
 
     reason = StopReason(f"{breach.code}: {breach.message}", breach.run_id, breach.span_id)

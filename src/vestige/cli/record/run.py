@@ -16,7 +16,7 @@ from vestige.home import is_default
 from vestige.limits import END_LINE_S
 
 if TYPE_CHECKING:
-    from vestige.collector.stop_record import StopReason
+    from vestige.collector.stop_reason import StopReason
     from vestige.query.watch.watcher import WatchRules
 
 
@@ -109,7 +109,7 @@ def _read_rules(max_cost: float | None, policy: Path | None) -> WatchRules | Non
 def _find_reason(home: Home, rules: WatchRules, run_id: str) -> StopReason | None:
     """Return which rule the command of a run broke, or None."""
     from vestige._runtime import clock
-    from vestige.collector.stop_record import StopReason
+    from vestige.collector.stop_reason import StopReason
     from vestige.query.watch.watcher import Watcher
     from vestige.settings import find_store
     from vestige.store.open import open_store

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vestige.emit import context
-from vestige.emit.exceptions import error_attributes
+from vestige.emit.exception_attributes import error_attributes
 from vestige.emit.hooks.logging_hook import subscribe
 from vestige.record.coercion import safe_str
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from vestige._runtime.clock import SYSTEM, Now
 from vestige.emit import context
-from vestige.emit.exceptions import error_attributes
+from vestige.emit.exception_attributes import error_attributes
 from vestige.emit.hooks.print_suppression import SUPPRESSED, suppress_prints
 from vestige.emit.hooks.printed_text import PrintAllowance, to_plain_text
 from vestige.limits import PRINT_MAX, PRINTS_PER_S

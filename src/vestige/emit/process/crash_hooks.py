@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from vestige._runtime.owned_file import OPEN_FLAGS, OwnFile
+from vestige._runtime.file_descriptors import OPEN_FLAGS, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.emit.hooks.print_suppression import suppress_prints
 

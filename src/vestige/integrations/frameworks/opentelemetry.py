@@ -18,7 +18,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from vestige.emit.model_calls import count_calls
+from vestige.emit.model_call_counts import count_calls
 from vestige.formats.otlp.parse_span import Event, OtelSpan
 from vestige.formats.otlp.span_content import extract_content
 from vestige.formats.otlp.span_types import LLM, STEP, get_span_type, rename_attributes

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from vestige.emit import context, replayed_tools
-from vestige.emit.model_calls import count_calls
+from vestige.emit.model_call_counts import count_calls
 from vestige.emit.no_op import NULL_SPAN
 from vestige.emit.point_span import record_point
 from vestige.emit.span import OpeningDetails, Span

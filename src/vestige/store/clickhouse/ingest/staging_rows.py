@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from vestige.record.crash_stamp_seq import STAMP_SEQ_END, STAMP_SEQ_MIN
 from vestige.record.external_seq import is_external_writer
-from vestige.record.stamp_seq import STAMP_SEQ_END, STAMP_SEQ_MIN
 from vestige.record.types import MODEL_CALL_TYPES, AnyRecord, SpanOpen, Unknown
 from vestige.store.clickhouse.ingest.staging import IDS_PER_QUERY, Staging
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from vestige.record.stamp_seq import STAMP_SEQ_END, STAMP_SEQ_MIN, is_stamp
+from vestige.record.crash_stamp_seq import STAMP_SEQ_END, STAMP_SEQ_MIN, is_stamp
 from vestige.store.sqlite.ingest.rows import (
     NO_BODY,
     SAVE_HIGHEST_ID,
@@ -22,7 +22,7 @@ from vestige.store.sqlite.ingest.rows import (
 )
 
 INDEXES = """
--- Records of crash stamps, whose seqs are in a range of their own (record/stamp_seq.py).
+-- Records of crash stamps, whose seqs are in a range of their own (record/crash_stamp_seq.py).
 CREATE INDEX spans_stamped ON spans(writer)
   WHERE end_seq >= 281474976710656 AND end_seq < 4503599627370496;
 CREATE INDEX logs_stamped ON logs(writer)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.programs import ReadRuns
-from vestige.collector.memory_limits import count_oom_kills, find_counters
+from vestige.collector.oom_kills import count_oom_kills, find_counters
 from vestige.home import Home
 
 MEMORY = Path("/sys/fs/cgroup/memory")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige._runtime import pure_structs as pure
+from vestige._runtime import msgspec_fallback as pure
 from vestige._runtime.regular_expressions import re, remove_possessive
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vestige.emit.exceptions import error_attributes, status_of
+from vestige.emit.exception_attributes import error_attributes, status_of
 from vestige.limits import STACK_MAX
 
 
