@@ -25,7 +25,7 @@ from support.tls_upstream import (
     write_certificate,
 )
 from vestige.home import Home
-from vestige.wire.dispatch import unrecorded
+from vestige.wire.call_selection import unrecorded
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_hosts_and_paths_decide_what_is_recorded(home: Home) -> None:
 
 def test_our_own_calls_are_not_recorded(home: Home) -> None:
     """Requests of Vestige itself are not part of the program."""
-    from vestige.wire.dispatch import unrecorded
+    from vestige.wire.call_selection import unrecorded
 
     with vestige.capture_http(), Server([chat()]) as server, unrecorded():
         client(server).chat.completions.create(model="m", messages=HELLO)
@@ -271,7 +271,7 @@ def test_nothing_is_imported_for_a_program_that_makes_no_calls(run_program: RunP
         vestige.capture_http()
         assert not {"httpx", "httpx2", "urllib3", "aiohttp", "asyncio"} & set(sys.modules)
         assert not [name for name in sys.modules if name.startswith("vestige.providers")]
-        assert "vestige.wire.dispatch" not in sys.modules
+        assert "vestige.wire.call_selection" not in sys.modules
         import httpx
         assert "vestige.wire.httpx_hook" in sys.modules
         assert httpx.HTTPTransport.handle_request.__wrapped__

@@ -15,7 +15,7 @@ from support.provider_answers import chat, chat_stream, claude, refusal
 from support.provider_calls import calls_in
 from support.provider_server import Reply, Seen, Server
 from vestige.home import Home
-from vestige.wire import dispatch
+from vestige.wire import call_selection
 from vestige.wire.replaying.player import (
     Answer,
     Line,
@@ -166,11 +166,11 @@ def test_a_masked_body_matches_a_request_in_clear(home: Home, tmp_path: Path) ->
         answer = Answer(200, {"content-type": "application/json"}, call.response)
         line = Line("s", "POST", target_of(call["url"]), digest(call.request), answer)
         write_script(path, [line])
-        dispatch.player = Player(path)
+        call_selection.player = Player(path)
         try:
             again = httpx.post(f"{server.url}/v1/chat/completions", json=body)
         finally:
-            dispatch.player = None
+            call_selection.player = None
 
     assert secret.encode() not in call.request
     assert again.content == call.response

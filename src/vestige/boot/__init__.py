@@ -87,11 +87,11 @@ def start() -> None:
 
             capture_http()
             if replayed:
-                from vestige.wire import dispatch
+                from vestige.wire import call_selection
                 from vestige.wire.replaying.player import Player
 
-                dispatch.player = Player(replayed)
-                _replay_tools(replayed, dispatch.player)
+                call_selection.player = Player(replayed)
+                _replay_tools(replayed, call_selection.player)
         from vestige.integrations import frameworks
 
         frameworks.install(recorder.integrations)

@@ -1,7 +1,7 @@
 """Lead child processes that are not Python to the recording proxy of `vestige run`.
 
 A recorded Python process records its own calls, so it gets the user's variables back. When it
-starts a program that is not Python, that program gets those of the proxy (proxy/variables.py).
+starts a program that is not Python, that program gets those of the proxy (proxy/environment_variables.py).
 The proxy is started when the first program needs it.
 """
 
@@ -244,11 +244,11 @@ def _clean(program: str) -> str:
 def _report_missing(name: str) -> None:
     if name not in ("claude", "codex", "gemini", "opencode", "node", "npx", "bun", "deno"):
         return
-    from vestige.wire import capture, dispatch
+    from vestige.wire import call_selection, capture
     from vestige.wire.unrecorded_calls import record_gap
 
     policy = capture.active()
-    context = None if policy is None else dispatch.find_span_context(policy)
+    context = None if policy is None else call_selection.find_span_context(policy)
     if context is not None:
         install = "Run `pip install 'vestige[proxy]'` where vestige runs"
         record_gap(context, f"model calls of {name} were not recorded. {install}")

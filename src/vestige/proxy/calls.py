@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vestige.limits import BODY_MAX
-from vestige.wire import dispatch
+from vestige.wire import call_selection
 from vestige.wire.byte_buffer import ByteBuffer
 from vestige.wire.exchange import Exchange
 from vestige.wire.header_redaction import find_header
@@ -28,7 +28,7 @@ class Calls:
 
 
 class Call:
-    """One request and its response. It is recorded if it is a model call (wire/dispatch.py)."""
+    """One request and its response, recorded if it is a model call (wire/call_selection.py)."""
 
     def __init__(self, calls: Calls, method: str, path: str, headers: Headers) -> None:
         self._calls = calls
@@ -62,7 +62,7 @@ class Call:
             self._headers,
             body,
         )
-        self._exchange = dispatch.begin(request, calls.context)
+        self._exchange = call_selection.begin(request, calls.context)
 
     def again(self, body: bytes) -> Call:
         """Return the call of a request that was sent as a message of this WebSocket."""

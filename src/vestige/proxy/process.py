@@ -22,12 +22,12 @@ from vestige._runtime.proxy_folder import VARIABLES
 from vestige.home import get_home
 from vestige.process_writer import PARENT_VARIABLE
 from vestige.proxy.certificates import RunAuthority
+from vestige.proxy.environment_variables import find_bases, find_hosts, make_variables
 from vestige.proxy.hosts import HostRules
-from vestige.proxy.output import OutputReader, read_outputs
-from vestige.proxy.recording import RecordingThread
+from vestige.proxy.program_output import OutputReader, read_outputs
+from vestige.proxy.recording_thread import RecordingThread
 from vestige.proxy.server import ProxyServer
 from vestige.proxy.upstream import Upstream
-from vestige.proxy.variables import find_bases, find_hosts, make_variables
 from vestige.recorder import Recorder
 from vestige.settings import read_settings
 from vestige.wire.capture import capture_http

@@ -18,7 +18,7 @@ from vestige.emit.emitter import Emitter
 from vestige.limits import BODY_MAX
 from vestige.proxy.hosts import HostRules
 from vestige.proxy.upstream import BUFFER, Streams, Upstream
-from vestige.wire import capture, dispatch
+from vestige.wire import call_selection, capture
 from vestige.wire.content_encoding import decode, is_coded
 from vestige.wire.header_redaction import find_header
 from vestige.wire.outgoing_request import OutgoingRequest
@@ -107,7 +107,7 @@ class ReplayUpstream(Upstream):
             body,
         )
         policy = capture.active()
-        if policy is None or dispatch.find_recorded_endpoint(policy, outgoing) is None:
+        if policy is None or call_selection.find_recorded_endpoint(policy, outgoing) is None:
             return _make_error(404, "not a model call, and not recorded")
         try:
             answer = self._player.answer(outgoing, self._emitter.redact)

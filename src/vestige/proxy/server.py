@@ -22,7 +22,7 @@ from vestige.proxy.certificates import RunAuthority
 from vestige.proxy.hosts import HostRules, looks_like_model_host
 from vestige.proxy.http2 import Http2Observer
 from vestige.proxy.observer import Http1Observer, Observer
-from vestige.proxy.recording import Recording, RecordingThread
+from vestige.proxy.recording_thread import Recording, RecordingThread
 from vestige.proxy.upstream import (
     BUFFER,
     HEAD_MAX,

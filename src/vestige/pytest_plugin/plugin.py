@@ -9,13 +9,13 @@ them at the end.
     case_end      when the test is over, reruns one by one
 
 Events are on disk before user code runs again. If only pytest runs between two tests, the end of
-the first is written together with the start of the second (pytest_plugin/test_loop.py).
+the first is written together with the start of the second (pytest_plugin/runner_detection.py).
 
 The session is also a run in the Vestige home, and each test a span of type `test`. That span is
 the current one while the test runs, so model calls and log records of tested agents belong to it.
 
 Elsewhere: vestige_pytest.py is loaded in every pytest session. The tests of a session are in
-pytest_plugin/session_cases.py, their spans in pytest_plugin/test_spans.py.
+pytest_plugin/session_cases.py, their spans in pytest_plugin/session_spans.py.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.suite_trace_writer import reason
 from vestige.artifacts.text_sanitizer import TextSanitizer
 from vestige.errors import VestigeError
-from vestige.pytest_plugin import replay_arguments, report_text, test_loop
+from vestige.pytest_plugin import replay_arguments, report_text, runner_detection
 from vestige.pytest_plugin.session_cases import TestCases
-from vestige.pytest_plugin.test_spans import TestSpans
+from vestige.pytest_plugin.session_spans import TestSpans
 
 _NO_SESSION = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan", "cacheshow")
 
@@ -175,18 +175,18 @@ class BundlePlugin:
             # A module that is imported under a fake file system would keep parts of it.
             import vestige.artifacts.attachments  # noqa: F401
         self._tests.expect(item.nodeid for item in session.items)
-        self._alone = test_loop.is_alone(self._config)
+        self._alone = runner_detection.is_alone(self._config)
         if self._alone:
             self._config.pluginmanager.register(_Ending(self._tests.settle))
         self.pytest_plugin_registered()
-        if not test_loop.runs_once(self._config):
+        if not runner_detection.runs_once(self._config):
             self._reruns = _Reruns(self)
             self._config.pluginmanager.register(self._reruns)
 
     def pytest_plugin_registered(self) -> None:
         """Plugins come whenever they want, also while tests run."""
-        self._may_hold = self._alone and test_loop.is_outermost(self._config, self)
-        self._unwatched = self._may_hold and test_loop.is_unwatched(self._config)
+        self._may_hold = self._alone and runner_detection.is_outermost(self._config, self)
+        self._unwatched = self._may_hold and runner_detection.is_unwatched(self._config)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -395,7 +395,7 @@ class BundlePlugin:
         # A subtest has its own kind of report.
         if not self._unwatched or type(report) is not pytest.TestReport or self._item is None:
             return False
-        return test_loop.leaves_nothing(self._item, self._nextitem)
+        return runner_detection.leaves_nothing(self._item, self._nextitem)
 
     def pytest_exception_interact(self, call: Any) -> None:
         """A phase failed with an exception; not one that was expected, and no skip."""

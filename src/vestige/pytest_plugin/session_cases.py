@@ -8,7 +8,7 @@
 An end that may wait is stored as a time only. Its lines are rendered and written with those of the
 next test, or before further records of the same test (`more`).
 
-Elsewhere: pytest_plugin/test_loop.py decides which ends may wait, and why; the session is in
+Elsewhere: pytest_plugin/runner_detection.py decides which ends may wait, and why; the session is in
 pytest_plugin/plugin.py.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from vestige.artifacts.suite import Case, Status, SuiteWriter
 from vestige.artifacts.suite_trace_writer import json_of
-from vestige.pytest_plugin.test_spans import TestSpans
+from vestige.pytest_plugin.session_spans import TestSpans
 
 
 class TestCases:

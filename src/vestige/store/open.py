@@ -18,8 +18,8 @@ from vestige.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from vestige.store.clickhouse.administration import EngineStatus
     from vestige.store.clickhouse.copy_store import Progress
-    from vestige.store.clickhouse.operations import EngineStatus
     from vestige.store.interface.ingest import ReadSpill
     from vestige.store.interface.search import StoreSchema
     from vestige.store.protocol import Store
@@ -116,9 +116,9 @@ def make_server_store(
     location: str, *, cluster: str = "", storage_policy: str = "", sharding_key: str = ""
 ) -> tuple[int, int]:
     """Make or upgrade a store on a server. Return its version before and after."""
-    from vestige.store.clickhouse import operations, schema
+    from vestige.store.clickhouse import administration, schema
 
-    return operations.make_store(
+    return administration.make_store(
         location, schema.ClusterOptions(cluster, storage_policy, sharding_key)
     )
 
@@ -154,7 +154,7 @@ def grant_on_server(location: str, tenant: str, user: str, *, run: bool = True) 
 
 def read_server_status(location: str) -> EngineStatus:
     """Return versions, sizes and problems of a store on a server."""
-    from vestige.store.clickhouse.operations import read_status
+    from vestige.store.clickhouse.administration import read_status
 
     return read_status(location)
 

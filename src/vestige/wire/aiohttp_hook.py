@@ -14,8 +14,8 @@ from typing import Any
 
 from vestige.emit.exception_attributes import status_of
 from vestige.errors import AgentDbgGuardrailExceeded
-from vestige.wire import dispatch
-from vestige.wire.dispatch import begin
+from vestige.wire import call_selection
+from vestige.wire.call_selection import begin
 from vestige.wire.exchange import Exchange
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.patching import Patch
@@ -62,7 +62,7 @@ def _connect(call: Call) -> Call:
         try:
             if exchange.request.is_changed:
                 await _change_body(req, exchange.request.body or b"")
-            if dispatch.player is not None and not exchange.request.is_sent:
+            if call_selection.player is not None and not exchange.request.is_sent:
                 return _unconnected(connector, req)
             return await call(connector, req, *args, **kwargs)
         except BaseException as error:
@@ -115,7 +115,7 @@ def _send(call: Call) -> Call:
             exchange.failed(error)
             raise
         response.__dict__[_EXCHANGE] = exchange
-        if dispatch.player is not None and not exchange.request.is_sent:
+        if call_selection.player is not None and not exchange.request.is_sent:
             await req.close()  # returns once a streamed body was sent
             _play(exchange, args[0].protocol)
         return response
@@ -192,7 +192,7 @@ def _unconnected(connector: Any, req: Any) -> Any:
 def _play(exchange: Exchange, protocol: Any) -> None:
     import aiohttp
 
-    answer = dispatch.play(exchange)
+    answer = call_selection.play(exchange)
     if answer is None:
         return
     error: Exception | None = None

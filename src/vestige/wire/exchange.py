@@ -33,7 +33,7 @@ from vestige.providers.chat_types import Request, Response
 from vestige.providers.endpoints import Endpoint
 from vestige.providers.stream_timing import has_ended, is_event_stream, is_stream
 from vestige.record.body_encoding import LongBody, decode_chunks
-from vestige.wire import aws_event_stream, call_attributes, late_tools, mcp_calls
+from vestige.wire import aws_event_stream, call_attributes, mcp_calls, untraced_tools
 from vestige.wire.byte_buffer import MARKER_MAX, ByteBuffer
 from vestige.wire.content_encoding import Decoded, decode, is_coded
 from vestige.wire.header_redaction import find_header, masked_headers, masked_url
@@ -78,7 +78,7 @@ def never_raises(
 
 
 class Exchange:
-    """An attempt at a call. Created by `dispatch.begin`."""
+    """An attempt at a call. Created by `call_selection.begin`."""
 
     __slots__ = (
         "_attempts",
@@ -213,7 +213,7 @@ class Exchange:
         elif tool_attribution.has_unrecorded(context.run_id, body):
             self._parsed = call_attributes.read_request(body, provider)
             if self._parsed is not None:
-                late_tools.record_tools(context, self._parsed, self._began_ns)
+                untraced_tools.record_tools(context, self._parsed, self._began_ns)
 
     def _name(self) -> str:
         if self._tool is not None:
@@ -467,7 +467,7 @@ class Exchange:
             return
         context = self.context
         ended_ns = 0
-        if context.tools is None and late_tools.may_infer(context):
+        if context.tools is None and untraced_tools.may_infer(context):
             ended_ns = context.emitter.monotonic_ns()
         for call in response.calls:
             tool_attribution.remember(

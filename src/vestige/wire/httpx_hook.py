@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from vestige.wire import dispatch
-from vestige.wire.dispatch import begin
+from vestige.wire import call_selection
+from vestige.wire.call_selection import begin
 from vestige.wire.exchange import Exchange
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.patching import Patch
@@ -65,7 +65,7 @@ def _async(call: Call, tees: _Tees) -> Call:
         if exchange.request.body is None:
             request.stream = tees.AsyncRequest(stream, exchange)
         try:
-            if dispatch.player is not None and exchange.request.body is None:
+            if call_selection.player is not None and exchange.request.body is None:
                 async for _ in request.stream:
                     pass
             response = tees.played(exchange, ()) or await call(
@@ -199,12 +199,12 @@ class _Tees:
 
     def played(self, exchange: Exchange, stream: Iterable[bytes]) -> Any:
         """Return the recorded response in a replay. None: the request is to be sent."""
-        if dispatch.player is None:
+        if call_selection.player is None:
             return None
         if exchange.request.body is None:
             for _ in stream:
                 pass
-        answer = dispatch.play(exchange)
+        answer = call_selection.play(exchange)
         if answer is None:
             return None
         error = None

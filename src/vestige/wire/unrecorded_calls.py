@@ -66,12 +66,12 @@ def _is_hooked(connection: Any) -> bool:
 
 def report(host: str, client: str) -> None:
     """Record on the run that one of its model calls is missing."""
-    from vestige.wire import dispatch
+    from vestige.wire import call_selection
 
     policy = capture.active()
-    if policy is None or dispatch._OFF.get():
+    if policy is None or call_selection._OFF.get():
         return
-    context = dispatch.find_span_context(policy)
+    context = call_selection.find_span_context(policy)
     if context is None:
         return
     record_gap(context, f"a model call was not recorded: {host} ({client})")

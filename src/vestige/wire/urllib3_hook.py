@@ -16,8 +16,8 @@ from http.client import IncompleteRead
 from types import ModuleType, TracebackType
 from typing import Any
 
-from vestige.wire import dispatch
-from vestige.wire.dispatch import begin
+from vestige.wire import call_selection
+from vestige.wire.call_selection import begin
 from vestige.wire.exchange import Exchange
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.patching import Patch
@@ -58,7 +58,7 @@ def _make_request(call: Call) -> Call:
         token = _PENDING.set(exchange)
         try:
             response = None
-            if exchange is not None and dispatch.player is not None:
+            if exchange is not None and call_selection.player is not None:
                 response = _played(exchange, pool, method, url, body, kwargs)
             if response is None:
                 if exchange is not None and exchange.request.is_changed:
@@ -100,7 +100,7 @@ def _played(
     if exchange.request.body is None:
         for _ in _Sending(body_to_chunks(body, method, 16384).chunks or (), exchange):
             pass
-    answer = dispatch.play(exchange)
+    answer = call_selection.play(exchange)
     if answer is None:
         return None
     error: Exception | None = None

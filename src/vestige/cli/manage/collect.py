@@ -1,4 +1,4 @@
-"""`vestige collect`, `doctor`: import journals, and check the data directory."""
+"""`vestige collect`: import journals continuously."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home, home_option
 from vestige.cli.progress import ProgressBar
 
@@ -138,20 +137,3 @@ def stop_when(until_eof: bool) -> threading.Event:
 
         threading.Thread(target=wait_for_eof, daemon=True).start()
     return stop
-
-
-@click.command(
-    "doctor",
-    cls=Examples,
-    examples="""
-  vestige doctor                where runs are stored, and whether any data is missing
-  vestige doctor --json         as JSON
-""",
-    exits="0 ok, 1 data is missing or unhealthy, 2 no data directory, 3 store unreadable",
-)
-@answer_options
-def doctor(home: Home, as_json: bool, budget: int | None) -> None:
-    """Check the data directory."""
-    with open_debugger(home) as (debugger, _):
-        answer = debugger.doctor()
-    print_answer(answer, as_json, budget)

@@ -77,7 +77,7 @@ def _confirm(new: int) -> bool:
 
 
 def _import(store: Store, found: Sequence[DiscoveredLogs]) -> int:
-    from vestige.cli.manage.transfer import print_problems
+    from vestige.cli.manage.import_export import print_problems
     from vestige.cli.progress import ProgressBar
     from vestige.query import formatting
     from vestige.transfer.agent_sessions import import_logs

@@ -110,7 +110,7 @@ def status(
     ctx: click.Context, address: str | None, home: Home, as_json: bool, budget: int | None
 ) -> None:
     """Show where runs are stored, and whether any are missing."""
-    from vestige.cli.manage.collect import doctor
+    from vestige.cli.manage.doctor import doctor
 
     if address is None:
         ctx.invoke(doctor, home=home, as_json=as_json, budget=budget)

@@ -18,8 +18,8 @@ from vestige.record.tenant import is_tenant
 from vestige.record.types import BodyInfo
 from vestige.store.clickhouse import schema
 from vestige.store.clickhouse.address import Address
+from vestige.store.clickhouse.administration import read_problems
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.operations import read_problems
 from vestige.store.clickhouse.reader import ClickHouseReader
 from vestige.store.clickhouse.writer import ClickHouseWriter
 from vestige.store.interface.ingest import ReadSpill

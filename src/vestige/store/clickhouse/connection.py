@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from vestige._runtime import clock
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View, read_view
 from vestige.store.clickhouse.ingest.commit_log import count_commits
+from vestige.store.clickhouse.read_snapshot import View, read_view
 from vestige.store.interface.ingest import ReadSpill
 
 VIEW_S: Final = 0.1

@@ -14,7 +14,6 @@ from vestige.record.finding import Finding
 from vestige.record.note import Note
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.store.clickhouse.connection import StoreConnection
-from vestige.store.clickhouse.current import View, read_view
 from vestige.store.clickhouse.ingest.staging import open_memory
 from vestige.store.clickhouse.read import (
     bodies,
@@ -26,6 +25,7 @@ from vestige.store.clickhouse.read import (
     user_sql,
 )
 from vestige.store.clickhouse.read.run_image import RunImage, load_image, make_reader
+from vestige.store.clickhouse.read_snapshot import View, read_view
 from vestige.store.protocol import (
     Ancestor,
     Changes,

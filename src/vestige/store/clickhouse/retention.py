@@ -16,8 +16,8 @@ import msgspec
 from vestige._runtime import clock
 from vestige.store.clickhouse import schema
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
 from vestige.store.clickhouse.ingest.staging import Staging
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import PruneResult, RetentionPolicy
 
 _WEEKLY: Final = ("spans", "logs", "links", "closes", "bodies", "body_keys")

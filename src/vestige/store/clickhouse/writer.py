@@ -22,11 +22,11 @@ from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, Log, SpanClose
 from vestige.store.clickhouse import retention
 from vestige.store.clickhouse.connection import StoreConnection
-from vestige.store.clickhouse.current import read_view
 from vestige.store.clickhouse.ingest import rollup_compaction, staging_rows
 from vestige.store.clickhouse.ingest.commit_log import CommitConflictError, commit, make_attempt
 from vestige.store.clickhouse.ingest.row_export import export
 from vestige.store.clickhouse.ingest.staging import Staging
+from vestige.store.clickhouse.read_snapshot import read_view
 from vestige.store.protocol import CheckResult, Position, PruneResult, RetentionPolicy, WriterInfo
 
 COMMITS_TRIED_MAX: Final = 50

@@ -26,7 +26,7 @@ from vestige.errors import StoreError
 from vestige.store.clickhouse import schema
 from vestige.store.clickhouse.address import Address
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import COUNTERS, View
+from vestige.store.clickhouse.read_snapshot import COUNTERS, View
 
 ROWS_PER_INSERT: Final = 100_000
 """Rows of one block, which bounds the memory of an insert."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
 from vestige.store.clickhouse.ingest.staging import Staging
+from vestige.store.clickhouse.read_snapshot import View
 
 ROWS_MIN: Final = 50_000
 """Rows below which reading takes a few ms in any case."""

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.interface.ingest import ReadSpill
 from vestige.store.sqlite import schema as sqlite_schema
 from vestige.store.sqlite.bodies.body_store import Bodies

@@ -8,7 +8,7 @@ from typing import Final
 from vestige.errors import NotFoundError
 from vestige.limits import MIB
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
+from vestige.store.clickhouse.read_snapshot import View
 
 _IDS_PER_QUERY: Final = 1_000
 _BYTES_PER_QUERY: Final = 32 * MIB

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
 from vestige.store.clickhouse.read.run_list import COLUMNS
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.interface.changes import Changes, LogChange, SpanChange
 from vestige.store.run_row import to_run_info
 from vestige.store.sqlite.read.change_feed import FeedPosition

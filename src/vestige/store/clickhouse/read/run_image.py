@@ -18,7 +18,6 @@ import msgspec
 
 from vestige.record.types import BodyInfo
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
 from vestige.store.clickhouse.ingest.staging import open_memory
 from vestige.store.clickhouse.ingest.staging_rows import (
     LOG_COLUMNS,
@@ -26,6 +25,7 @@ from vestige.store.clickhouse.ingest.staging_rows import (
     SPAN_COLUMNS,
     WRITER_COLUMNS,
 )
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.sqlite.reader import SqliteReader
 
 _LINK_COLUMNS: Final = "id, run, span_id, target_run, target_span, reason"

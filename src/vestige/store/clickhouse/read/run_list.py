@@ -18,7 +18,7 @@ from vestige.limits import SUM_MAX
 from vestige.record.run import RunInfo
 from vestige.record.types import MODEL_CALL_TYPES
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import ConversationInfo, RunFilter, RunPage, RunSort, Term
 from vestige.store.run_row import to_run_info
 

@@ -19,9 +19,9 @@ from vestige.errors import UsageError
 from vestige.limits import MIB
 from vestige.record.redaction.stream_redaction import spell
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
 from vestige.store.clickhouse.read.bodies import read_bodies
 from vestige.store.clickhouse.read.spans import SPAN_REF, to_span_ref
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, SpanRef
 from vestige.store.search_steps import collect_hits
 

@@ -11,7 +11,7 @@ from vestige.record.external_seq import order_group
 from vestige.record.run import PARTIAL, BodyRef, LogInfo
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import RunEnds, SpanFacts, SpanRef
 
 PREFIX_MIN: Final = 4

@@ -8,8 +8,8 @@ from typing import Any, Final
 from vestige.record.run import NOT_FAILED
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import View
 from vestige.store.clickhouse.read.run_list import IS_MODEL_CALL, is_worth_showing
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.histogram import bucket
 from vestige.store.interface.stats import USAGE_KEYS, LatestCall, ModelSum, RecordedSum, Sum
 

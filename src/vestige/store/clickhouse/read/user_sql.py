@@ -21,7 +21,7 @@ from vestige.errors import StoreError, UsageError
 from vestige.limits import MIB
 from vestige.store.clickhouse import schema
 from vestige.store.clickhouse.client import ClickHouseError, Client
-from vestige.store.clickhouse.current import View
+from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import QueryRows
 
 SECONDS_MAX: Final = 5

@@ -9,7 +9,7 @@ import msgspec
 from vestige.store.clickhouse import schema
 from vestige.store.clickhouse.address import parse_address
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.current import read_view
+from vestige.store.clickhouse.read_snapshot import read_view
 from vestige.store.clickhouse.schema import ClusterOptions
 
 PARTS_MAX = 300

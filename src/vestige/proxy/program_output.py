@@ -16,7 +16,7 @@ from vestige._runtime.clock import SYSTEM
 from vestige.emit.hooks.printed_text import PrintAllowance, to_plain_text
 from vestige.limits import PRINT_MAX, PRINTS_PER_S, PROXY_PENDING_MAX
 from vestige.proxy.program_streams import Stream, parse_stream
-from vestige.proxy.recording import RecordingThread
+from vestige.proxy.recording_thread import RecordingThread
 from vestige.record.coercion import clean_message
 from vestige.record.types import VERSION, Log
 from vestige.wire.outgoing_request import SpanContext
