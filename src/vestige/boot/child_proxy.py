@@ -1,8 +1,8 @@
 """Lead child processes that are not Python to the recording proxy of `vestige run`.
 
 A recorded Python process records its own calls, so it gets the user's variables back. When it
-starts a program that is not Python, that program gets those of the proxy (proxy/environment_variables.py).
-The proxy is started when the first program needs it.
+starts a program that is not Python, that program gets those of the proxy
+(proxy/environment_variables.py). The proxy is started when the first program needs it.
 """
 
 from __future__ import annotations

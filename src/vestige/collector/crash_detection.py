@@ -6,8 +6,8 @@ may write and exit after we read.
 
 It may still be alive: a program that closes descriptors in bulk frees the lock, and the writer
 continues in a new file a moment later. So the records of a stamp have seqs of their own, which no
-record of the writer has (record/crash_stamp_seq.py). When the next one arrives, the stamp is withdrawn
-(store/sqlite/ingest/withdraw_crash_stamps.py).
+record of the writer has (record/crash_stamp_seq.py). When the next one arrives, the stamp is
+withdrawn (store/sqlite/ingest/withdraw_crash_stamps.py).
 
 Only the parent knows how a process ended. `vestige run` writes that to its own journal, and until
 then its child is not stamped.

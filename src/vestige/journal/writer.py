@@ -4,8 +4,8 @@ A line survives `kill -9` once `write` has returned, because the kernel has the 
 orders the writes of several threads without a lock.
 
 Before each write the descriptor is compared with the file that we opened: a program that closes
-descriptors in bulk may have reused the number for its own file (_runtime/file_descriptors.py). Then the
-journal continues in a new file at once.
+descriptors in bulk may have reused the number for its own file (_runtime/file_descriptors.py).
+Then the journal continues in a new file at once.
 
 Rotation points the same file descriptor at the next file (`dup2`), so a thread that is about to
 write never has a stale one. The lock of a generation is free exactly when no thread can write to
