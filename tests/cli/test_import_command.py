@@ -31,3 +31,30 @@ def test_the_exit_code_is_that_of_the_first_if_none_can_be_read(tmp_path: Path) 
     home = ("--home", tmp_path / "home")
     assert vestige("import", missing, unreadable, *home).exit_code == 2
     assert vestige("import", unreadable, missing, *home).exit_code == 3
+
+
+def test_the_files_below_a_folder_are_imported(tmp_path: Path) -> None:
+    folder = tmp_path / "exports"
+    (folder / "monday").mkdir(parents=True)
+    (folder / "monday" / "chat.json").write_text(MESSAGES)
+    (folder / "tuesday").mkdir()
+    (folder / "tuesday" / "other.json").write_text(MESSAGES.replace("yo", "hello"))
+    (folder / "photo.bin").write_bytes(b"\x89PNG")
+
+    home = ("--home", tmp_path / "home")
+    done = vestige("import", folder, *home)
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [f"Imported 2 runs from {folder}"]
+    again = vestige("import", folder, *home)
+    assert again.stdout.splitlines() == [f"Imported 0 runs from {folder} (2 already present)"]
+
+
+def test_a_folder_without_readable_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "photo.bin").write_bytes(b"\x89PNG")
+
+    done = vestige("import", tmp_path / "photos", "--home", tmp_path / "home")
+
+    assert done.exit_code == 3
+    assert f"{tmp_path / 'photos'}: unsupported format" in done.stderr

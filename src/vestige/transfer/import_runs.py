@@ -25,7 +25,8 @@ from vestige._runtime.gc_pause import pause_gc
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES, get_format
 from vestige.formats.protocol import Format, Problem, Source
-from vestige.limits import BATCH_BYTES, IMPORT_BATCH
+from vestige.formats.session_files import list_files, list_folders
+from vestige.limits import BATCH_BYTES, FOREIGN_RUNS_MAX, IMPORT_BATCH
 from vestige.record.redaction.bulk_redaction import masked
 from vestige.record.types import KnownRecord
 from vestige.store.protocol import Store
@@ -84,6 +85,26 @@ def import_path(
     """Import every run at a path, one after the other."""
     _, reader = find_reader(path, format)
     yield from import_found(store, reader, reader.find_runs(path), on_progress)
+
+
+def list_sources(path: Path, format: str | None = None) -> list[Path]:
+    """Return the path itself, or the sources below a folder that has no format of its own."""
+    if format is not None or not path.is_dir() or find_format(path) is not None:
+        return [path]
+    found: list[Path] = []
+    folders = [path]
+    examined = 0
+    while folders and examined < FOREIGN_RUNS_MAX:
+        folder = folders.pop(0)
+        for entry in chain(list_folders(folder), list_files(folder, "")):
+            examined += 1
+            if entry.name.startswith("."):
+                continue
+            if find_format(entry) is not None:
+                found.append(entry)
+            elif entry.is_dir():
+                folders.append(entry)
+    return found or [path]
 
 
 def find_reader(path: Path, format: str | None = None) -> tuple[str, Format]:

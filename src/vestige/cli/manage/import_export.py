@@ -55,6 +55,7 @@ PROBLEMS_SHOWN = 5
   vestige import crash.wink            a debug bundle
   vestige import run.json              an OpenWOP bundle
   vestige import traces.jsonl          OpenTelemetry traces (OTLP/JSON)
+  vestige import exports/              all files below a folder that can be read
   vestige import jobs/                 trajectories of a Harbor job (ATIF)
   vestige import logs/                 evaluation logs of Inspect
   vestige import ~/.claude             sessions of Claude Code
@@ -79,8 +80,9 @@ def import_runs(
 ) -> None:
     """Import runs.
 
-    PATH is a run, a folder of runs, or the data directory of another tool. Importing a run again
-    adds only new records. Secrets are redacted. A path that cannot be read does not stop the
+    PATH is a run, a folder of runs, or the data directory of another tool. Of any other folder,
+    the files below it that have a supported format are imported. Importing a run again adds only
+    new records. Secrets are redacted. A path that cannot be read does not stop the
     others.
 
     --discover lists the sessions of coding agents on this machine and asks before it imports
@@ -95,41 +97,46 @@ def import_runs(
     if not paths:
         raise UsageError("import: a path is missing. Set PATH, or use --discover.")
     from vestige.transfer.agent_sessions import import_and_remember
+    from vestige.transfer.import_runs import list_sources
 
     home.make()
     # Millions of small objects without cycles, freed with their batch.
     gc.disable()
+    sources = {path: list_sources(path, format) for path in paths}
+    total = sum(map(len, sources.values()))
     unreadable = 0
     failures: list[NotFoundError | UnreadableError] = []
     with (
         opened(home, readonly=False) as store,
-        ProgressBar("Importing", len(paths) if len(paths) > 1 else None) as bar,
+        ProgressBar("Importing", total if total > 1 else None) as bar,
     ):
-        for path in paths:
-            runs = new = records = 0
+        for path, found in sources.items():
+            runs = new = records = read = 0
 
             def count_records(more: int, path: Path = path) -> None:
                 nonlocal records
                 records += more
                 bar.update(f"{path.name}: {records:,} records")
 
-            try:
-                for one in import_and_remember(store, path, format, count_records):
-                    runs += one.run_id is not None
-                    new += one.run_id is not None and not one.known
-                    unreadable += one.run_id is None
-                    print_problems(one, bar)
-            except StoreError:
-                raise  # it would also fail for the other paths
-            except (NotFoundError, UnreadableError) as error:
-                failures.append(error)
-                bar.clear()
-                click.echo(f"vestige: {error}", err=True)
-            else:
+            for source in found:
+                try:
+                    for one in import_and_remember(store, source, format, count_records):
+                        runs += one.run_id is not None
+                        new += one.run_id is not None and not one.known
+                        unreadable += one.run_id is None
+                        print_problems(one, bar)
+                    read += 1
+                except StoreError:
+                    raise  # it would also fail for the other paths
+                except (NotFoundError, UnreadableError) as error:
+                    failures.append(error)
+                    bar.clear()
+                    click.echo(f"vestige: {error}", err=True)
+                bar.advance()
+            if read:
                 bar.clear()
                 click.echo(_summary(path, runs, new))
-            bar.advance()
-    if len(failures) == len(paths):
+    if len(failures) == total:
         sys.exit(failures[0].exit_code)
     if unreadable or failures:
         sys.exit(1)
