@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
 
 import pytest
 from test_patterns import PEM, SHAPES
 
 from vestige.errors import UsageError
+from vestige.record.redaction import scan_engines
 from vestige.record.codec import encode
 from vestige.record.redaction.scan_engines import ENGINES
 from vestige.record.redaction.secret_markers import all_markers, literals
@@ -144,3 +146,24 @@ def test_no_engine_is_imported_before_a_scanner_is_made() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_search_that_interrupts_the_build_of_a_literal_search_does_not_build_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A signal handler that logs searches in the middle of the build, as the next one does in it."""
+    search = scan_engines.LiteralSearch(["sk-ant-", "ghp_"], long_text=10)
+    build, builds, interrupted = scan_engines._build_literal_search, 0, []
+
+    def build_interrupted(literals: Sequence[str]) -> Callable[[str], list[int]] | None:
+        nonlocal builds
+        builds += 1
+        if builds <= 2:
+            interrupted.append(search.find("a long text with ghp_"))
+        return build(literals)
+
+    monkeypatch.setattr(scan_engines, "_build_literal_search", build_interrupted)
+
+    assert search.find("a long text with sk-ant-") == [0]
+    assert (builds, interrupted) == (1, [[1]])
+    assert search.find("both: sk-ant- and ghp_") == [0, 1]

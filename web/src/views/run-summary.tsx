@@ -34,7 +34,7 @@ export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
           {title && title !== name ? `${name} · ` : ""}
           {info.short_id}
         </span>
-        <Neighbours run={info.short_id} />
+        <Neighbours key={info.short_id} run={info.short_id} />
       </div>
       <div class="rowline wrap summary-facts">
         <Status value={info.outcome} />

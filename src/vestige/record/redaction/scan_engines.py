@@ -191,6 +191,9 @@ class LiteralSearch:
             return self._find_once(text)
         self._searched += len(text)
         if self._searched >= self._slow_max:
+            # A signal handler that interrupts the build must not start it again: with a timer that
+            # is faster than the build, each handler would be interrupted by the next.
+            self._find_once = self._find_each
             self._find_once = _build_literal_search(self._literals) or self._find_each
         return self._find_each(text)
 
