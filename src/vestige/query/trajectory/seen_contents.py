@@ -42,7 +42,9 @@ _LABELS: Final = re.compile(
 
 def normalize(text: str) -> str:
     """Return the text without stop tokens, fences, labels and differences in blanks."""
-    text = strip_labels(_STOP_TOKENS.sub("", text))
+    if text.endswith((">", "```")) or text[-1:].isspace():
+        text = _STOP_TOKENS.sub("", text)
+    text = strip_labels(text)
     if "```" in text or "<code>" in text:
         text = _FENCES.sub("\n", text)
     return " ".join(text.split())

@@ -121,9 +121,16 @@ def _agents_inside(evidence: Evidence, action: Action) -> list[SpanInfo]:
     """Return the agents beside a call: those that it started."""
     return [
         span
-        for span in evidence.children.get(action.call.parent_id, [])
-        if is_agent(span) and evidence.places[span.id] > evidence.places[action.call.id]
+        for span in evidence.once(_agents_by_parent).get(action.call.parent_id, ())
+        if evidence.places[span.id] > evidence.places[action.call.id]
     ]
+
+
+def _agents_by_parent(evidence: Evidence) -> dict[str | None, list[SpanInfo]]:
+    found: dict[str | None, list[SpanInfo]] = {}
+    for span in filter(is_agent, evidence.run.spans):
+        found.setdefault(span.parent_id, []).append(span)
+    return found
 
 
 def _any_called(evidence: Evidence, actions: Sequence[Action]) -> bool:

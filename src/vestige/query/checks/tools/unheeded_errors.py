@@ -142,14 +142,14 @@ def _unanswered_endings(evidence: Evidence) -> Iterator[tuple[_Done, Sequence[St
     for steps in _by_conversation(trajectory):
         if any(step.span and "message_index" in step.span.attributes for step in steps):
             continue
-        actions = [
+        done_last_first = (
             _Done(step, action, find_error(action))
-            for step in steps
-            for action in step.actions
+            for step in reversed(steps)
+            for action in reversed(step.actions)
             if not is_final_tool(action.name) and action.kind in ("tool", "code")
-        ]
+        )
         failed: _Done | None = None
-        for done in reversed(actions):
+        for done in done_last_first:
             if done.error is None:
                 break
             failed = done
