@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from vestige._runtime.structs import msgspec
 from vestige.formats.otlp.any_value import Object, as_text, parse_int
 from vestige.formats.otlp.parse_span import OtelLogRecord, OtelSpan
 from vestige.limits import OTLP_PENDING_LOG_BYTES_MAX, OTLP_PENDING_LOGS_MAX
 from vestige.providers.truncated_json import close_json
+from vestige.record.call_bodies import INPUT, OUTPUT, Call, find_call
 
 _SCOPE: Final = "com.anthropic.claude_code"
 _CALL: Final = "claude_code.llm_request"
@@ -31,8 +31,6 @@ _EVENTS: Final = frozenset((_REQUEST, _RESPONSE, _RESULT))
 _ARGUMENTS: Final = {"full_command": "command", "file_path": "file_path"}
 """Attributes of a tool's span that are arguments, and the names of these arguments."""
 _OUTPUTS: Final = ("output", "content", "diff")
-_LATE_NS: Final = 100_000_000
-"""An event is written shortly after its call; spans have milliseconds at their start."""
 
 
 def normalize_span(span: OtelSpan) -> None:
@@ -92,22 +90,13 @@ def share_tool_status(spans: list[OtelSpan]) -> None:
             execution.code, execution.message = "UNSET", ""
 
 
-class _Call(msgspec.Struct, gc=False):
-    """When a model call was made, and which answer it had."""
-
-    id: str
-    start_ns: int
-    end_ns: int
-    request_id: str
-
-
 class EventJoiner:
     """Joins the log events and the spans of one trace, after all of them were added."""
 
     def __init__(self) -> None:
         self._events: list[tuple[int, OtelLogRecord]] = []
         self._bytes = 0
-        self._calls: dict[str, list[_Call]] = {}
+        self._calls: dict[str, list[Call]] = {}
         """Model calls, by the span around them."""
         self._tool_spans: dict[str, str] = {}
         """Spans of tools, by the id of their call."""
@@ -130,7 +119,7 @@ class EventJoiner:
     def add_span(self, span: OtelSpan) -> None:
         attributes = span.attributes
         if span.name == _CALL:
-            call = _Call(span.id, span.start_ns, span.end_ns, as_text(attributes.get("request_id")))
+            call = Call(span.id, span.start_ns, span.end_ns, as_text(attributes.get("request_id")))
             self._calls.setdefault(span.parent_id, []).append(call)
         elif attributes.get("span.type") == "tool":
             self._tool_spans[as_text(attributes.get("tool_use_id"))] = span.id
@@ -160,7 +149,8 @@ class EventJoiner:
         attributes = log_record.attributes
         body = as_text(attributes.get("body"))
         key = "input.value" if name == _REQUEST else "output.value"
-        call = self._find_call(log_record, as_text(attributes.get("request_id")))
+        calls = self._calls.get(log_record.span_id, ())
+        call = find_call(calls, log_record.time_ns, as_text(attributes.get("request_id")))
         if not body or call is None or key in self._found.get(call.id, ()):
             return False
         found = self._found.setdefault(call.id, {})
@@ -172,29 +162,14 @@ class EventJoiner:
         found[key] = body
         return True
 
-    def _find_call(self, log_record: OtelLogRecord, request_id: str) -> _Call | None:
-        """Return the latest call that was open, and that had this answer."""
-        at_ns = log_record.time_ns
-        calls = [
-            call
-            for call in self._calls.get(log_record.span_id, ())
-            if call.start_ns <= at_ns <= call.end_ns + _LATE_NS
-            and (not request_id or not call.request_id or call.request_id == request_id)
-        ]
-        is_open = [call for call in calls if at_ns <= call.end_ns]
-        return max(is_open or calls, key=lambda call: call.start_ns, default=None)
-
 
 def _is_event(log_record: OtelLogRecord) -> bool:
     name: Any = log_record.attributes.get("event.name")
     return log_record.scope.startswith(_SCOPE) and isinstance(name, str) and name in _EVENTS
 
 
-def is_body_event(log_record: OtelLogRecord) -> bool:
-    """Return whether the event contains the text of a request or response."""
-    attributes = log_record.attributes
-    return (
-        _is_event(log_record)
-        and attributes["event.name"] != _RESULT
-        and isinstance(attributes.get("body"), str)
-    )
+def find_call_body(log_record: OtelLogRecord) -> str | None:
+    """Return which body of a model call the event contains: `input`, `output` or none."""
+    if not _is_event(log_record) or not isinstance(log_record.attributes.get("body"), str):
+        return None
+    return {_REQUEST: INPUT, _RESPONSE: OUTPUT}.get(log_record.attributes["event.name"])

@@ -11,12 +11,14 @@ from collections import Counter
 from typing import Any
 
 from vestige._runtime.structs import msgspec
-from vestige.formats.otlp.any_value import Object, as_object, as_text, parse_any_value
+from vestige.formats.otlp.any_value import Object, as_object, as_text, parse_any_value, parse_int
 from vestige.formats.otlp.chat_messages import ChatMessages
-from vestige.formats.otlp.claude_spans import is_body_event
+from vestige.formats.otlp.claude_spans import find_call_body
 from vestige.formats.otlp.constants import FORMAT, external_run_id, external_writer_id
 from vestige.formats.otlp.parse_span import Event, OtelLogRecord
 from vestige.formats.otlp.span_types import get_component
+from vestige.providers.truncated_json import close_json
+from vestige.record.call_bodies import CALL_BODY
 from vestige.record.coercion import (
     clean_attributes,
     clean_message,
@@ -69,8 +71,14 @@ class LogRecordConverter:
         attributes: Object = {
             _EXCEPTION.get(key, key): value for key, value in log_record.attributes.items()
         }
-        if body is None and is_body_event(log_record):
+        call_body = find_call_body(log_record)
+        if body is None and call_body is not None:
             body = attributes.pop("body")  # attributes are shortened, bodies are not
+            attributes[CALL_BODY] = call_body
+            if str(attributes.get("body_truncated")).lower() == "true":
+                body = close_json(body)
+                attributes["body_truncated"] = True
+                attributes["body_length"] = parse_int(attributes.get("body_length"))
         if log_record.event_name:
             attributes["event_name"] = log_record.event_name
         component = clean_name(get_component(log_record.resource, log_record.scope, FORMAT))

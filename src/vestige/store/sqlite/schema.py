@@ -13,7 +13,12 @@ from vestige.errors import StoreError
 from vestige.limits import CLOSES_STORED_MAX
 from vestige.store.interface.search import StoreSchema, TableInfo
 from vestige.store.sqlite.bodies import body_store, packed_bodies
-from vestige.store.sqlite.ingest import external_spans, remote_writers, withdraw_crash_stamps
+from vestige.store.sqlite.ingest import (
+    external_spans,
+    join_call_bodies,
+    remote_writers,
+    withdraw_crash_stamps,
+)
 
 _RUNS = """
 CREATE TABLE writers (            -- one process's journal
@@ -290,6 +295,7 @@ STEPS: tuple[str, ...] = (
     _MISSING,
     external_spans.MODEL_CALLS,
     _SPANS_BY_RUN,
+    join_call_bodies.INDEXES,
 )
 """Step n migrates a store from version n to n + 1."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from vestige.record.call_bodies import CALL_BODY
 from vestige.record.crash_stamp_seq import STAMP_SEQ_END, STAMP_SEQ_MIN
 from vestige.record.external_seq import is_external_writer
 from vestige.record.types import MODEL_CALL_TYPES, AnyRecord, SpanOpen, Unknown
-from vestige.store.clickhouse.ingest.staging import IDS_PER_QUERY, Staging
+from vestige.store.clickhouse.ingest.staging import IDS_PER_QUERY, PREVIEW_CHARACTERS, Staging
 
 RUN_COLUMNS: Final = (
     "id, run_id, name, component, conversation_id, tenant, started_ns, last_ns, ended_ns,"
@@ -194,28 +195,49 @@ def load_for_records(staging: Staging, records: Sequence[AnyRecord]) -> None:
         record.parent_id for record in known if isinstance(record, SpanOpen) and record.parent_id
     }
     external = [record for record in known if is_external_writer(record.writer)]
+    around = {
+        record.parent_id
+        for record in external
+        if isinstance(record, SpanOpen) and record.parent_id and record.type in MODEL_CALL_TYPES
+    }
     roots = {root for each in external if (root := runs[each.run_id][1]) is not None}
     touched = sorted({row for row, _ in runs.values()})
     for part in _split(touched):
-        load_spans(staging, part, ids | parents | roots, ids, roots)
+        load_spans(staging, part, ids | parents | roots, ids | around, roots)
     if external:
-        _load_external_logs(staging, [runs[each.run_id][0] for each in external], external)
+        _load_external_logs(staging, [runs[each.run_id][0] for each in external], external, around)
 
 
 def _load_external_logs(
-    staging: Staging, runs: Sequence[int], records: Sequence[AnyRecord]
+    staging: Staging, runs: Sequence[int], records: Sequence[AnyRecord], around: set[str]
 ) -> None:
-    """Load the log records by which repeated ones of an exporter are recognized."""
+    """Load log records of an exporter: those that may come again, and bodies of model calls."""
     in_runs = f"run IN ({', '.join(map(str, sorted(set(runs))))})"
     span_ids = {getattr(record, "span_id", None) for record in records} - {None}
-    for part in _split(sorted(span_ids)):
-        source = staging.view.current("logs", f"{in_runs} AND span_id IN {{keys:Array(String)}}")
-        rows = staging.query(f"SELECT {LOG_COLUMNS} FROM {source}", keys=list(part))
-        insert_rows(staging, "logs", LOG_COLUMNS, rows)
+    for keys, condition in ((span_ids, ""), (around, " AND body IS NOT NULL")):
+        for part in _split(sorted(keys)):
+            source = staging.view.current(
+                "logs", f"{in_runs} AND span_id IN {{keys:Array(String)}}{condition}"
+            )
+            rows = staging.query(f"SELECT {LOG_COLUMNS} FROM {source}", keys=list(part))
+            insert_rows(staging, "logs", LOG_COLUMNS, rows)
+            _load_previews(staging, [row[11] for row in rows if f'"{CALL_BODY}"' in (row[9] or "")])
     for numbers in _split(sorted({record.seq for record in records})):
         source = staging.view.current("logs", f"{in_runs} AND seq IN {{keys:Array(Int64)}}")
         rows = staging.query(f"SELECT {LOG_COLUMNS} FROM {source}", keys=list(numbers))
         insert_rows(staging, "logs", LOG_COLUMNS, rows)
+
+
+def _load_previews(staging: Staging, bodies: Iterable[int | None]) -> None:
+    """Load the first characters of bodies that a model call may get (join_call_bodies.py)."""
+    for part in _split(staging.find_new("preview", set(bodies) - {None})):
+        source = staging.view.current("bodies", "id IN {keys:Array(Int64)}")
+        rows = staging.query(
+            f"SELECT id, toValidUTF8(substring(data, 1, {PREVIEW_CHARACTERS * 4})) FROM {source}",
+            keys=list(part),
+        )
+        for body, text in rows:
+            staging.bodies.previews.setdefault(body, text[:PREVIEW_CHARACTERS])
 
 
 def _split(keys: Sequence[Any]) -> list[Sequence[Any]]:

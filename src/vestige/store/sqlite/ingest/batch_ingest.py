@@ -38,7 +38,7 @@ from vestige.record.types import (
 from vestige.store.interface.ingest import ReadSpill
 from vestige.store.interface.stats import to_count
 from vestige.store.sqlite.bodies.body_store import Bodies
-from vestige.store.sqlite.ingest import withdraw_crash_stamps
+from vestige.store.sqlite.ingest import join_call_bodies, withdraw_crash_stamps
 from vestige.store.sqlite.ingest.external_spans import ExternalSpanMerger
 from vestige.store.sqlite.ingest.nested_calls import NestedCalls
 from vestige.store.sqlite.ingest.rollups import Rollups
@@ -564,6 +564,10 @@ class Ingest:
             self._merge_late_openings()
             write_spans(connection, self._spans.values())
         insert(connection, INSERT_LOGS, [(*row, *body) for row, body in self._logs])
+        if self._nested.any_order:
+            logs = (row for row, _ in self._logs)
+            groups = join_call_bodies.find_groups(self._spans.values(), logs)
+            join_call_bodies.join(connection, groups)
         connection.executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?)", self._links)
         connection.executemany("INSERT OR IGNORE INTO unknown VALUES (?, ?, ?, ?)", self._unknown)
         write_runs(connection, self._runs.values())
