@@ -151,7 +151,7 @@ def test_no_engine_is_imported_before_a_scanner_is_made() -> None:
 def test_a_search_that_interrupts_the_build_of_a_literal_search_does_not_build_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A signal handler that logs searches in the middle of the build, as the next one does in it."""
+    """A signal handler that logs searches in the middle of the build, as the next one does."""
     search = scan_engines.LiteralSearch(["sk-ant-", "ghp_"], long_text=10)
     build, builds, interrupted = scan_engines._build_literal_search, 0, []
 
