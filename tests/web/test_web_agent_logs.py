@@ -29,7 +29,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("place", ["view=transcript", "span=s7"])
+@pytest.mark.parametrize("place", ["view=transcript&fold=none", "span=s7"])
 def test_an_edited_file_is_shown_as_a_difference(browser: Browser, url: str, place: str) -> None:
     with visit(browser, f"{url}#/run/r1?{place}") as page:
         edit = page.locator("details.edit").filter(has_text="/home/dev/calc/calc.py").first

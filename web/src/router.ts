@@ -138,6 +138,14 @@ export const filter = computed(() => route.value.params.get("q") ?? "");
 /** The open tab of the span pane; empty means the default of the span's type. */
 export const tab = computed(() => route.value.params.get("tab") ?? "");
 
+/** How the transcript is folded; null is the default of the run. */
+export const folded = computed<boolean | null>(() => {
+  const named = route.value.params.get("fold");
+  return named === "all" ? true : named === "none" ? false : null;
+});
+/** True: the transcript has only the answers of the model, and its tool calls. */
+export const answersOnly = computed(() => route.value.params.get("only") === "answers");
+
 /** Views that have the span pane beside them; the other views take its place. */
 export const LISTS: readonly View[] = ["steps", "tree", "timeline"];
 
@@ -152,6 +160,8 @@ export const openSpan = (number: number, part?: string): void => {
   visit(changes);
 };
 export const showView = (name: View): void => visit({ view: name === "steps" ? null : name });
+export const setFolded = (on: boolean): void => visit({ fold: on ? "all" : "none" });
+export const setAnswersOnly = (on: boolean): void => visit({ only: on ? "answers" : null });
 export const setFilter = (text: string): void => adjust({ q: text || null });
 export const setRange = (to: Range | null): void =>
   adjust({ from: to ? Math.round(to.from_us) : null, to: to ? Math.round(to.to_us) : null });

@@ -262,17 +262,24 @@ export interface Text {
   size_bytes: number;
   cut: boolean;
   body: { span: string; which: "input" | "output" } | null;
+  /** Passages that another step shows; step 0 is the task. */
+  repeats?: { begin: number; end: number; step: number }[];
 }
 
 interface ItemBase {
   cursor: string;
   span: string | null;
+  /** The number of its step; null before the first one and after the last. */
+  step: number | null;
   at_us: number;
   depth: number;
 }
 export interface CallItem extends ItemBase {
   kind: "call";
   name: string;
+  agent: string | null;
+  /** What the step thought or did, in one line. */
+  headline: string;
   model: string | null;
   status: string;
   duration_us: number | null;
@@ -294,6 +301,10 @@ export interface ToolItem extends ItemBase {
   edits: FileEdit[];
   /** Null: of a call from before what was recorded. */
   name: string | null;
+  /** The call and its result in one line: `search(q=refunds) -> three pages`. */
+  line: string;
+  /** `code`: the model's own code, which its answer shows. */
+  action?: "tool" | "code" | "agent" | "step";
   call_id: string | null;
   asked_by: string | null;
   status: string;

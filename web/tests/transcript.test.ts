@@ -10,6 +10,7 @@ const message = (role: string, text: string): Item => ({
   part: "text",
   text: { text, size_bytes: text.length, cut: false, body: null },
   span: "r1.s1",
+  step: 1,
   at_us: 5,
   depth: 0,
   cursor: role,
@@ -28,4 +29,14 @@ test("a task that a message has is not repeated", () => {
   expect(withTask(items, "Count to ten")).toEqual(items);
   expect(withTask(items, "")).toEqual(items);
   expect(withTask([], "Count to ten")).toEqual([]);
+});
+
+test("a task behind a long prompt comes first in a folded transcript", () => {
+  const items = [message("user", `${"Plan well. ".repeat(30)}Count to ten`)];
+
+  expect(withTask(items, "Count to ten")).toEqual(items);
+  expect(withTask(items, "Count to ten", true).map((item) => item.cursor)).toEqual([
+    "task",
+    "user",
+  ]);
 });

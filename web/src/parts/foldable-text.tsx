@@ -8,14 +8,15 @@ import { Code } from "./code";
 import { Copy } from "./copy";
 import { bytes, visible } from "./format";
 import { RenderedText } from "./rendered-text";
+import { beginning, withoutRepeats } from "./shortened-text";
 import { parseJson } from "./text-kind";
 
-const FOLD_CHARS = 1_800;
-const FOLD_LINES = 24;
+const NORMAL = { chars: 1_800, lines: 24 };
+const BRIEF = { chars: 900, lines: 12, foldsCode: true };
 /** Shorter texts need no tools. */
 const TOOLS_CHARS = 80;
 
-type ShownText = Pick<Text, "text" | "size_bytes" | "cut" | "body">;
+type ShownText = Pick<Text, "text" | "size_bytes" | "cut" | "body" | "repeats">;
 
 interface Props {
   text: ShownText;
@@ -23,20 +24,29 @@ interface Props {
   code?: boolean;
   /** What a program runs, such as a tool's arguments: code or JSON, never Markdown. */
   source?: boolean;
+  /** Folded earlier, for a view of many texts. */
+  brief?: boolean;
   /** Appended in a muted colour. */
   more?: string;
 }
 
-export function FoldableText({ text, code = false, source: isCode = false, more = "" }: Props) {
+export function FoldableText({
+  text,
+  code = false,
+  source: isCode = false,
+  brief = false,
+  more = "",
+}: Props) {
   const [open, setOpen] = useState(false);
   const [isSource, setSource] = useState(false);
   const [fullText, setFullText] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
-  const source = fullText ?? text.text;
-  const long = source.length > FOLD_CHARS || source.split("\n", FOLD_LINES + 1).length > FOLD_LINES;
+  const source = fullText ?? withoutRepeats(text);
+  const begin = beginning(source, brief ? BRIEF : NORMAL);
+  const long = begin !== null;
   // A tree of JSON folds by itself; its beginning alone would not be JSON.
   const folds = long && (isSource || parseJson(source) === undefined);
-  const seen = folds && !open ? beginning(source) : source;
+  const seen = folds && !open ? begin! : source;
   const fetchFullText = async (): Promise<void> => {
     if (!text.body) return;
     try {
@@ -62,7 +72,7 @@ export function FoldableText({ text, code = false, source: isCode = false, more 
         <RenderedText text={seen} as={isCode ? "source" : code ? "output" : "prose"} />
       )}
       {more && <span class="quiet trace">{visible(more)}</span>}
-      {(long || text.cut || source.length > TOOLS_CHARS) && (
+      {(long || text.cut || (source.length > TOOLS_CHARS && !brief)) && (
         <div class="rowline wrap foldable-tools">
           {folds && (
             <button type="button" class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>
@@ -88,9 +98,4 @@ export function FoldableText({ text, code = false, source: isCode = false, more 
       {problem && <div class="notice warn">{problem}</div>}
     </div>
   );
-}
-
-function beginning(text: string): string {
-  const lines = text.slice(0, FOLD_CHARS).split("\n").slice(0, FOLD_LINES).join("\n");
-  return `${lines.trimEnd()} …`;
 }

@@ -1,8 +1,9 @@
 /** Coloured text: code by its syntax, terminal output by its escape sequences, diffs by their lines. */
 
-import { useMemo } from "preact/hooks";
+import { createContext } from "preact";
+import { useContext, useMemo } from "preact/hooks";
 import { parseAnsi } from "./ansi";
-import { visible } from "./format";
+import { count, oneLine, visible } from "./format";
 import { guessLanguage, highlight } from "./highlight";
 import { diffTone } from "./text-kind";
 
@@ -23,14 +24,32 @@ export function Highlighted({ code, language }: { code: string; language: string
   );
 }
 
+/** True: longer blocks of code are one line that opens. */
+export const FoldsCode = createContext(false);
+const FOLDED_LINES_MIN = 5;
+
 /** A block of code; an empty language is guessed. */
 export function CodeBlock({ code, language = "" }: { code: string; language?: string }) {
   const name = useMemo(() => language || guessLanguage(code), [code, language]);
+  const lines = code.split("\n");
+  const folds = useContext(FoldsCode) && lines.length >= FOLDED_LINES_MIN;
   if (name === "diff") return <DiffBlock text={code} />;
-  return (
+  const block = (
     <pre class="trace code-block">
       <Highlighted code={code} language={name} />
     </pre>
+  );
+  if (!folds) return block;
+  return (
+    <details class="code-fold">
+      <summary>
+        <span class="cut trace">
+          {oneLine(name || "code", 20)} · {count(lines.length)} lines{" "}
+          <code>{oneLine(lines.find((line) => /\w/.test(line))?.trim() ?? "", 100)}</code>
+        </span>
+      </summary>
+      {block}
+    </details>
   );
 }
 

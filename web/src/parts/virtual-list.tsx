@@ -22,6 +22,8 @@ export interface VirtualProps {
   active?: number | null;
   /** Stays at the end while rows are added, unless the reader has scrolled up. */
   follow?: boolean;
+  /** The row to put at the top whenever `turn` changes: rows above it have changed. */
+  place?: { row: number; turn: number };
   /** The first active row is shown in the middle. */
   centre?: boolean;
   label: string;
@@ -116,6 +118,10 @@ export function VirtualList(props: VirtualProps) {
     if (box.current) observer.observe(box.current);
     return () => observer.disconnect();
   }, []);
+  const turn = props.place?.turn ?? 0;
+  useLayoutEffect(() => {
+    if (turn) list.scrollToIndex(props.place!.row, { align: "start" });
+  }, [turn]);
   useLayoutEffect(() => {
     if (follow && atEnd.current && count) list.scrollToIndex(count - 1, { align: "end" });
   }, [count, follow]);

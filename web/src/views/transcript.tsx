@@ -6,6 +6,7 @@ import { Level, Status } from "../parts/badges";
 import { Edits } from "../parts/edits";
 import { FoldableText } from "../parts/foldable-text";
 import { bytes, cost, count, duration, offset, oneLine } from "../parts/format";
+import { FoldsCode } from "../parts/pieces";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { RenderedText } from "../parts/rendered-text";
 import { VirtualList } from "../parts/virtual-list";
@@ -15,8 +16,10 @@ import { useAnswer } from "../use-query";
 import type { MessagesData } from "./messages";
 import { useSteps } from "./selection";
 import { useOverview } from "./step-index";
+import { canFold, findTask, headlineOf, isInAnswers, lineOf } from "./transcript-lines";
 import { useItems } from "./transcript-pages";
 import { withTask } from "./transcript-task";
+import { type Reading, ReadingTools, usePlace, useReading } from "./transcript-tools";
 import type { ViewProps } from "./view-props";
 import "./transcript.css";
 
@@ -27,17 +30,21 @@ export default function Transcript({ run }: ViewProps) {
   const narrowed = words !== "" || time !== null || run.run.outcome === "running";
   const { items: loaded, read, error, complete, more, again } = useItems(run, narrowed, at);
   const task = useOverview(run).data?.task ?? "";
-  const items = useMemo(() => withTask(loaded, task), [read, task]);
+  const reading = useReading(run);
+  const { onlyAnswers, isFolded } = reading;
+  const items = useMemo(() => withTask(loaded, task, isFolded), [read, task, isFolded]);
+  const taskItem = useMemo(() => findTask(items, task), [items, task]);
+  const model = useMemo(() => commonModel(items), [items]);
+  const place = usePlace(items);
   const shown = useMemo(
     () =>
-      !words && !time
-        ? items.slice()
-        : items.filter(
-            (item) =>
-              (!words || textOf(item).includes(words)) &&
-              (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us)),
-          ),
-    [items, words, time?.from_us, time?.to_us],
+      items.filter(
+        (item) =>
+          (!onlyAnswers || isInAnswers(item)) &&
+          (!words || textOf(item).includes(words)) &&
+          (!time || (item.at_us >= time.from_us && item.at_us <= time.to_us)),
+      ),
+    [items, onlyAnswers, words, time?.from_us, time?.to_us],
   );
   const spans = useMemo(
     () => [
@@ -46,7 +53,7 @@ export default function Transcript({ run }: ViewProps) {
     [shown, run],
   );
   const executed = useMemo(() => executedCalls(items), [items]);
-  const keyOf = useCallback((row: number) => shown[row]!.cursor, [shown]);
+  const keyOf = useCallback((row: number) => shown[row]!.cursor, [shown, isFolded]);
   useSteps(run, spans);
   const active = useMemo(
     () => (at === undefined ? -1 : shown.findIndex((item) => run.ofShortId(item.span) === at)),
@@ -54,24 +61,41 @@ export default function Transcript({ run }: ViewProps) {
   );
   if (error && !items.length) return <Failed error={error} again={again} />;
   if (!items.length && !complete) return <Loading what="the transcript" />;
+  if (!items.length) return <Empty>No messages in this run</Empty>;
   if (!shown.length)
-    return <Empty>{items.length ? "No matches" : "No messages in this run"}</Empty>;
+    return (
+      <>
+        <ReadingTools reading={reading} onChange={() => undefined} />
+        <Empty>No matches</Empty>
+      </>
+    );
   return (
     <>
+      <ReadingTools reading={reading} onChange={() => place.keep(shown)} />
       <VirtualList
         label="Transcript"
         class="grow transcript"
         count={shown.length}
-        height={90}
+        height={isFolded ? 40 : 90}
         measured
         keyOf={keyOf}
         active={active < 0 ? null : active}
         follow={run.run.outcome === "running"}
+        place={place.rowOf(shown)}
         onEnd={complete || error ? undefined : more}
         rowProps={(row) => ({
           class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}`,
         })}
-        row={(row) => <TranscriptItem run={run} item={shown[row]!} executed={executed} />}
+        row={(row) => (
+          <TranscriptItem
+            run={run}
+            item={shown[row]!}
+            executed={executed}
+            reading={reading}
+            model={model}
+            isTask={shown[row] === taskItem}
+          />
+        )}
       />
       {error && <Failed error={error} again={again} />}
     </>
@@ -108,25 +132,72 @@ function executedCalls(items: Item[]): Set<string> {
   return found;
 }
 
+function commonModel(items: Item[]): string {
+  const models = new Set(
+    items.flatMap((item) => (item.kind === "call" ? [item.model ?? item.name] : [])),
+  );
+  return models.size === 1 ? [...models][0]! : "";
+}
+
 interface ItemProps {
   run: RunModel;
   item: Item;
   executed: Set<string>;
+  reading: Reading;
+  /** The model of all calls, which is not repeated; empty if there are several. */
+  model: string;
+  isTask?: boolean;
 }
 
-function TranscriptItem({ run, item, executed }: ItemProps) {
-  const inside = Math.min(item.depth, 8) * 18;
-  const indent = { marginLeft: `${inside}px`, maxWidth: `calc(var(--bubble) - ${inside}px)` };
+const INDENT_MAX = 8;
+
+function TranscriptItem({ run, item, executed, reading, model, isTask = false }: ItemProps) {
+  const inside = `calc(${Math.min(item.depth, INDENT_MAX)} * var(--indent))`;
+  const style = { marginLeft: inside, maxWidth: `calc(var(--bubble) - ${inside})` };
+  const isOpen = isTask || reading.isOpen(item);
   return (
-    <div class={`bubble ${mood(item)}`} style={indent}>
-      <div class="rowline wrap who">
-        <Who item={item} />
+    <div class={`bubble ${mood(item)} ${isOpen ? "" : "is-folded"}`} style={style}>
+      <div class={isOpen ? "rowline wrap who" : "rowline who"}>
+        {canFold(item) && !isTask ? (
+          <button
+            type="button"
+            class="plain fold-head"
+            aria-expanded={isOpen}
+            onClick={() => reading.toggle(item)}
+          >
+            <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span>
+            {isOpen ? (
+              <Who item={item} reading={reading} model={model} />
+            ) : (
+              <FoldedLine item={item} />
+            )}
+          </button>
+        ) : (
+          <Who item={item} reading={reading} model={model} />
+        )}
         <span class="grow" />
-        <span class="quiet mono">{offset(item.at_us)}</span>
+        {isOpen && <span class="quiet mono at">{offset(item.at_us)}</span>}
         <SpanLink run={run} span={item.span} />
       </div>
-      <What run={run} item={item} executed={executed} />
+      {isOpen && (
+        <FoldsCode.Provider value={reading.isFolded}>
+          <What run={run} item={item} executed={executed} reading={reading} model={model} />
+        </FoldsCode.Provider>
+      )}
     </div>
+  );
+}
+
+/** An item in one line: a call with its result, or the beginning of a text. */
+function FoldedLine({ item }: { item: Item }) {
+  const label =
+    item.kind === "tool" ? "tool" : item.kind === "message" ? oneLine(item.role, 20) : item.kind;
+  return (
+    <>
+      <span class="quiet">{item.kind === "log" ? oneLine(item.level, 12) : label}</span>
+      <span class="cut trace grow">{lineOf(item)}</span>
+      {item.kind === "tool" && <span class="quiet">{duration(item.duration_us)}</span>}
+    </>
   );
 }
 
@@ -154,7 +225,9 @@ function SpanLink({ run, span }: { run: RunModel; span: string | null }) {
   );
 }
 
-function Who({ item }: { item: Item }) {
+type WhoProps = Pick<ItemProps, "item" | "reading" | "model">;
+
+function Who({ item, reading, model }: WhoProps) {
   switch (item.kind) {
     case "message":
       return <b>{oneLine(item.role, 20)}</b>;
@@ -162,9 +235,15 @@ function Who({ item }: { item: Item }) {
       return (
         <>
           <b>assistant</b>
-          <span class="quiet trace">{oneLine(item.model ?? item.name, 60)}</span>
+          {item.step !== null && <span class="nowrap">step {count(item.step)}</span>}
+          {item.agent && <span class="trace">{oneLine(item.agent, 60)}</span>}
+          {(item.model ?? item.name) !== model && (
+            <span class="quiet trace">{oneLine(item.model ?? item.name, 60)}</span>
+          )}
           {item.status !== "ok" && <Status value={item.status} />}
-          <span class="quiet">{callFacts(item)}</span>
+          <span class="quiet">
+            {reading.onlyAnswers ? duration(item.duration_us) : callFacts(item)}
+          </span>
         </>
       );
     case "tool":
@@ -229,24 +308,27 @@ function callFacts(item: CallItem): string {
 
 const NORMAL_ENDS = ["stop", "end_turn", "tool_use", "tool_calls", "STOP", "completed", "error"];
 
-function What({ run, item, executed }: ItemProps) {
+function What({ run, item, executed, reading }: ItemProps) {
+  const isExecuted = (call: CallItem["calls"][number]): boolean =>
+    executed.has(call.id ?? "") || executed.has(call.span ?? "");
   switch (item.kind) {
     case "call":
       return (
         <>
+          {reading.isFolded && <Headline item={item} />}
           {item.thinking && <Thinking text={item.thinking} />}
-          {item.text?.text && <FoldableText text={item.text} />}
+          {item.text?.text && <FoldableText text={item.text} brief={reading.isFolded} />}
           {item.error && <div class="notice bad trace">{oneLine(item.error, 600)}</div>}
-          {item.calls.map((call, at) => (
-            <div class="call" key={at}>
-              <span class="quiet">calls </span>
-              <b class="trace">{oneLine(call.name, 80)}</b>
-              <SpanLink run={run} span={call.span} />
-              {!executed.has(call.id ?? "") && !executed.has(call.span ?? "") && (
-                <FoldableText text={call.arguments} source />
-              )}
-            </div>
-          ))}
+          {item.calls
+            .filter((call) => !reading.isFolded || !isExecuted(call))
+            .map((call, at) => (
+              <div class="call" key={at}>
+                <span class="quiet">calls </span>
+                <b class="trace">{oneLine(call.name, 80)}</b>
+                <SpanLink run={run} span={call.span} />
+                {!isExecuted(call) && <FoldableText text={call.arguments} source />}
+              </div>
+            ))}
           {item.finish_reason && !NORMAL_ENDS.includes(item.finish_reason) && (
             <div class="notice warn">
               Stopped:{" "}
@@ -266,10 +348,15 @@ function What({ run, item, executed }: ItemProps) {
     case "log":
       return <FoldableText text={item.text} more={item.label} />;
     case "message":
-      return <Message item={item} />;
+      return <Message item={item} brief={reading.isFolded} />;
     default:
       return <FoldableText text={item.text} />;
   }
+}
+
+function Headline({ item }: { item: CallItem }) {
+  const headline = headlineOf(item);
+  return headline ? <p class="trace headline">{headline}</p> : null;
 }
 
 function Thinking({ text }: { text: Text }) {
@@ -284,7 +371,7 @@ function Thinking({ text }: { text: Text }) {
 /** A longer system prompt is folded: it is the same in every run of a program. */
 const SYSTEM_SHOWN = 600;
 
-function Message({ item }: { item: MessageItem }) {
+function Message({ item, brief }: { item: MessageItem; brief: boolean }) {
   if (item.part === "thinking") return <Thinking text={item.text} />;
   if (item.part === "image") return <Picture item={item} />;
   if (item.role === "system" && item.text.text.length > SYSTEM_SHOWN)
@@ -294,7 +381,7 @@ function Message({ item }: { item: MessageItem }) {
         <FoldableText text={item.text} />
       </details>
     );
-  return <FoldableText text={item.text} />;
+  return <FoldableText text={item.text} brief={brief} />;
 }
 
 /** A picture of a message: the transcript has its size, the model call has its bytes. */

@@ -25,6 +25,7 @@ from vestige.query.trajectory import Action, Step, build_trajectory
 from vestige.query.trajectory import Item as Content
 from vestige.query.trajectory.actions import body_item, error_text
 from vestige.query.trajectory.file_edits import find_edits
+from vestige.query.trajectory.headline import action_line, result_line
 from vestige.query.views.timeline import format_attributes, is_stamp
 from vestige.record.run import LogInfo, SpanInfo
 
@@ -274,6 +275,7 @@ class Items:
         if content.kind == "tool_result":
             return {
                 "name": content.name,
+                "line": result_line(content.text),
                 "call_id": content.call_id,
                 "asked_by": None,
                 "status": "answered",
@@ -357,6 +359,7 @@ class Items:
         is_code = action.kind == "code"
         return {
             "name": action.name,
+            "line": action_line(action),
             "action": action.kind,
             "call_id": action.call_id,
             "asked_by": asked_by,
