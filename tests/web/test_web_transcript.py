@@ -1,4 +1,4 @@
-"""A long run is read like a chat: tool calls of one line, answers only, in the page and an export."""
+"""A long run is read like a chat, in the page and in an export."""
 
 from __future__ import annotations
 
