@@ -21,7 +21,7 @@ import pytest
 
 import vestige
 from support import commands
-from vestige.emit import tool_attribution
+from vestige.emit import requested_tool_calls
 from vestige.home import Home
 from vestige.record.run import Run, SpanInfo
 from vestige.recorder import Recorder
@@ -183,7 +183,7 @@ def async_anthropic_client(url: str) -> anthropic.AsyncAnthropic:
 
 @pytest.fixture
 def recorder(home: Home) -> Iterator[Recorder]:
-    tool_attribution.forget_all()
+    requested_tool_calls.forget_all()
     with Recorder(home) as recorder:
         yield recorder
 

@@ -215,7 +215,7 @@ def test_pytest_leaves_our_modules_as_they_are(installed: Path, tmp_path: Path) 
         "import sys\n"
         "def test_loaders():\n"
         "    ours = [module for name, module in sys.modules.items() if name.startswith('vestige.')]\n"
-        "    assert 'vestige.artifacts.suite' in sys.modules\n"
+        "    assert 'vestige.artifacts.suite_recorder' in sys.modules\n"
         "    assert {type(module.__loader__).__name__ for module in ours} == {'SourceFileLoader'}\n"
     )
     session = ["-m", "pytest", "-p", "no:cacheprovider", "--vestige-bundle", "art"]

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from vestige._runtime.clock import SYSTEM, Clock
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.emit import context
 from vestige.emit.emitter import LEVEL_RANK, Emitter, PreparedBody
 from vestige.emit.logger import Logger
@@ -354,7 +354,7 @@ class Recorder:
                 self._notify_sink(record, record)
 
     def _send_both(self, opened: SpanOpen, closed: SpanClose) -> None:
-        """Write a point span with one write, or call `_send` twice in the uncommon cases."""
+        """Write a finished span with one write, or call `_send` twice in the uncommon cases."""
         try:
             lines = encode((opened, closed))
         except Exception:  # noqa: BLE001  # `_send` cleans the records

@@ -40,7 +40,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige._runtime.syscalls import read_file
 from vestige.errors import SettingError, UsageError
 from vestige.home import Home, get_home

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige._runtime import msgspec_fallback as pure
-from vestige._runtime.regular_expressions import re, remove_possessive
+from vestige._runtime.re_compat import re, remove_possessive
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.pytest_suites import assert_valid, bytes_of, problems, read_events, read_json
 from vestige._runtime.clock import FakeClock
 from vestige.artifacts import InvalidSuiteError, Replay, SuiteRecorder
-from vestige.artifacts.suite import Case
+from vestige.artifacts.suite_recorder import Case
 from vestige.artifacts.suite_trace_writer import json_of
 from vestige.errors import NotFoundError, UsageError
 from vestige.formats.artifacts.file_structs import TraceEvent

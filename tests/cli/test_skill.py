@@ -11,7 +11,7 @@ import pytest
 from support.commands import vestige
 from vestige.cli.main import cli
 from vestige.home import Home
-from vestige.query.budget import count_tokens
+from vestige.query.token_budget import count_tokens
 from vestige.recorder import Recorder
 
 PLAYBOOK_MAX = 900

@@ -21,12 +21,12 @@ from support.programs import WAIT_S
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.providers.parsing import parse_response
-from vestige.query.debugger import Debugger
+from vestige.query.all_queries import Debugger
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.stream_redaction import redact_stream
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
-from vestige.wire.exchange import pause_between_saves
+from vestige.wire.http_exchange import pause_between_saves
 
 SHAPED = "sk-proj-Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw"
 REGISTERED = "zebra quilt mango 4417"

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from vestige.home import Home
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 SNAPSHOTS = Path(__file__).parent.parent / "data" / "wink" / "snapshots.jsonl"
 OPENED = f"""
 import sys
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 with open_path({str(SNAPSHOTS)!r}):
     print("opened", flush=True)
     sys.stdin.read()

@@ -16,7 +16,7 @@ import pytest
 
 from support.wink_samples import seed_members, write_zip  # shared with the format's tests
 from vestige.debug import AgentInfo, DebugBundle, DebugBundleBuilder, Session, ToolInvoked
-from vestige.formats.wink import time_order, validate_run
+from vestige.formats.wink import sort_by_time, validate_run
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
 
@@ -147,7 +147,7 @@ def test_a_foreign_bundle_out_of_order_is_handed_out_in_order(
     """Also where it does not fit into memory: sorted in stretches and merged. Ties stay as they
     are.
     """
-    monkeypatch.setattr(time_order, "STRETCH_LINES", lines)
+    monkeypatch.setattr(sort_by_time, "STRETCH_LINES", lines)
     chance = random.Random(7)
     seconds = [chance.randrange(20) for _ in range(40)]
     path = disordered(tmp_path, seconds)
@@ -173,7 +173,7 @@ def test_a_line_without_a_time_stays_behind_the_one_before_it() -> None:
         '{"timestamp":"2024-01-15T10:30:01Z"}',
     ]
 
-    assert list(time_order.TimeOrder(time_order.log_time).sorted(lambda: iter(lines))) == [
+    assert list(sort_by_time.TimeOrder(sort_by_time.log_time).sorted(lambda: iter(lines))) == [
         lines[2],
         lines[0],
         lines[1],

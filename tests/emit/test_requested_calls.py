@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vestige.emit import tool_attribution
+from vestige.emit import requested_tool_calls
 from vestige.emit.span import Span
 from vestige.limits import REQUESTED_ARGUMENTS_MAX, REQUESTED_CALLS_MAX, REQUESTED_RUNS_MAX
 from vestige.testing import FakeRecorder
@@ -16,19 +16,19 @@ from vestige.testing import FakeRecorder
 
 @pytest.fixture
 def run() -> Iterator[Span]:
-    tool_attribution.forget_all()
+    requested_tool_calls.forget_all()
     recorder = FakeRecorder()
     with recorder.run("r") as run:
         yield run
     recorder.close()
-    tool_attribution.forget_all()
+    requested_tool_calls.forget_all()
 
 
 def asking(run: Span, call_id: str | None, name: str, arguments: Any) -> Span:
     """A model call that asked for one tool call, and is over."""
     span = run.child("chat", type="llm")
     span.end()
-    tool_attribution.remember(run.run_id, call_id, name, arguments, span)
+    requested_tool_calls.remember(run.run_id, call_id, name, arguments, span)
     return span
 
 
@@ -36,12 +36,12 @@ def test_a_call_is_found_by_its_id(run: Span) -> None:
     """Also a second time: a tool that is run again was asked for by the same model call."""
     span = asking(run, "call_7", "search", '{"q": "x"}')
 
-    found = tool_attribution.find(run.run_id, tool_call_id="call_7")
+    found = requested_tool_calls.find(run.run_id, tool_call_id="call_7")
     assert found is not None
     assert (found.span_id, found.name, found.tool_call_id) == (span.id, "search", "call_7")
-    assert tool_attribution.find(run.run_id, tool_call_id="call_7") == found
-    assert tool_attribution.find(run.run_id, tool_call_id="call_8") is None
-    assert tool_attribution.find("another run", tool_call_id="call_7") is None
+    assert requested_tool_calls.find(run.run_id, tool_call_id="call_7") == found
+    assert requested_tool_calls.find(run.run_id, tool_call_id="call_8") is None
+    assert requested_tool_calls.find("another run", tool_call_id="call_7") is None
 
 
 def test_an_id_that_comes_again_means_the_latest_call(run: Span) -> None:
@@ -49,7 +49,7 @@ def test_an_id_that_comes_again_means_the_latest_call(run: Span) -> None:
     asking(run, "call_0", "search", "{}")
     second = asking(run, "call_0", "search", "{}")
 
-    found = tool_attribution.find(run.run_id, tool_call_id="call_0")
+    found = requested_tool_calls.find(run.run_id, tool_call_id="call_0")
     assert found is not None
     assert found.span_id == second.id
 
@@ -69,7 +69,7 @@ def test_without_an_id_equal_arguments_tell(run: Span, requested: Any, called: A
     """Equal as JSON values: spacing, order of keys and escapes do not count."""
     asking(run, "call_1", "search", requested)
 
-    found = tool_attribution.find(run.run_id, name="search", arguments=called)
+    found = requested_tool_calls.find(run.run_id, name="search", arguments=called)
     assert found is not None
     assert found.tool_call_id == "call_1"
 
@@ -79,10 +79,10 @@ def test_the_oldest_unanswered_of_equal_calls_comes_first(run: Span) -> None:
     for call_id in ("call_1", "call_2", "call_3"):
         asking(run, call_id, "search", '{"q": "x"}')
     asking(run, "call_4", "fetch", '{"q": "x"}')
-    tool_attribution.find(run.run_id, tool_call_id="call_2")
+    requested_tool_calls.find(run.run_id, tool_call_id="call_2")
 
     def ask(**arguments: Any) -> str | None:
-        found = tool_attribution.find(run.run_id, name="search", arguments=arguments)
+        found = requested_tool_calls.find(run.run_id, name="search", arguments=arguments)
         return found and found.tool_call_id
 
     assert [ask(q="y"), ask(q="x"), ask(q="x"), ask(q="x")] == [None, "call_1", "call_3", None]
@@ -95,7 +95,7 @@ def test_two_threads_never_take_the_same_call(run: Span) -> None:
 
     def take() -> None:
         for _ in range(50):
-            found = tool_attribution.find(run.run_id, name="search", arguments={})
+            found = requested_tool_calls.find(run.run_id, name="search", arguments={})
             taken.append(found and found.tool_call_id)
 
     threads = [threading.Thread(target=take) for _ in range(2)]
@@ -112,22 +112,22 @@ def test_what_is_remembered_is_bounded(run: Span) -> None:
     """The oldest calls of a run go first, and the run that was longest silent."""
     for number in range(REQUESTED_CALLS_MAX + 10):
         asking(run, f"call_{number}", "search", "{}")
-    newest = tool_attribution.find(run.run_id, tool_call_id="call_10")
-    gone = tool_attribution.find(run.run_id, tool_call_id="call_9")
+    newest = requested_tool_calls.find(run.run_id, tool_call_id="call_10")
+    gone = requested_tool_calls.find(run.run_id, tool_call_id="call_9")
     for number in range(REQUESTED_RUNS_MAX):
-        tool_attribution.remember(f"run {number}", "call_1", "search", "{}", run)
+        requested_tool_calls.remember(f"run {number}", "call_1", "search", "{}", run)
 
     assert (newest is not None, gone) == (True, None)
-    assert tool_attribution.find(run.run_id, tool_call_id="call_10") is None
-    assert tool_attribution.find("run 0", tool_call_id="call_1") is not None
+    assert requested_tool_calls.find(run.run_id, tool_call_id="call_10") is None
+    assert requested_tool_calls.find("run 0", tool_call_id="call_1") is not None
 
 
 def test_long_arguments_are_found_by_id_only(run: Span) -> None:
     long = {"text": "x" * REQUESTED_ARGUMENTS_MAX}
     asking(run, "call_1", "write", long)
 
-    assert tool_attribution.find(run.run_id, name="write", arguments=long) is None
-    assert tool_attribution.find(run.run_id, tool_call_id="call_1") is not None
+    assert requested_tool_calls.find(run.run_id, name="write", arguments=long) is None
+    assert requested_tool_calls.find(run.run_id, tool_call_id="call_1") is not None
 
 
 class Hostile:
@@ -146,18 +146,18 @@ def test_odd_values_are_never_raised_about(run: Span, odd: Any) -> None:
     asking(run, "call_1", "search", odd)
     asking(run, odd, odd, odd)
 
-    assert tool_attribution.find(run.run_id, name="search", arguments=odd) is None
-    assert tool_attribution.find(run.run_id, name=odd, arguments=odd) is None
-    assert tool_attribution.find(run.run_id, tool_call_id="call_1") is not None
+    assert requested_tool_calls.find(run.run_id, name="search", arguments=odd) is None
+    assert requested_tool_calls.find(run.run_id, name=odd, arguments=odd) is None
+    assert requested_tool_calls.find(run.run_id, tool_call_id="call_1") is not None
 
 
 def test_a_step_around_a_model_call_knows_that_the_call_asked(run: Span) -> None:
     """Then it does not claim the call for itself."""
     step = run.child("create")
     call = step.child("chat", type="llm")
-    tool_attribution.remember(run.run_id, "call_1", "search", "{}", call)
-    tool_attribution.remember(run.run_id, "call_2", "search", "{}", step)
+    requested_tool_calls.remember(run.run_id, "call_1", "search", "{}", call)
+    requested_tool_calls.remember(run.run_id, "call_2", "search", "{}", step)
 
-    assert tool_attribution.was_requested_within(step, "call_1")
-    assert not tool_attribution.was_requested_within(step, "call_2")
-    assert not tool_attribution.was_requested_within(run, "call_1")
+    assert requested_tool_calls.was_requested_within(step, "call_1")
+    assert not requested_tool_calls.was_requested_within(step, "call_2")
+    assert not requested_tool_calls.was_requested_within(run, "call_1")

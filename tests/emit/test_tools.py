@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import vestige
-from vestige.emit import context, tool_attribution
+from vestige.emit import context, requested_tool_calls
 from vestige.process_recorder import default_recorder
 from vestige.record.types import SpanOpen
 from vestige.testing import FakeRecorder
@@ -23,7 +23,7 @@ from vestige.testing import FakeRecorder
 @pytest.fixture
 def recorder() -> Iterator[FakeRecorder]:
     """A fake recorder as the process's own."""
-    tool_attribution.forget_all()
+    requested_tool_calls.forget_all()
     fake = FakeRecorder()
     context.use_default(lambda: fake)
     yield fake
@@ -35,7 +35,7 @@ def ask(run: vestige.Span, call_id: str | None, name: str, arguments: str) -> ve
     """A model call that asked for one tool call, and is over."""
     span = run.child("chat", type="llm")
     span.end()
-    tool_attribution.remember(run.run_id, call_id, name, arguments, span)
+    requested_tool_calls.remember(run.run_id, call_id, name, arguments, span)
     return span
 
 
@@ -110,7 +110,7 @@ def test_without_capture_neither_arguments_nor_result_are_kept(recorder: FakeRec
 def test_outside_any_run_a_tool_belongs_to_the_process(recorder: FakeRecorder) -> None:
     """As a model call there does, so that the two still find each other."""
     model = recorder.logger("agent").span("chat", "llm")
-    tool_attribution.remember(model.run_id, "call_1", "search", '{"q": "x"}', model)
+    requested_tool_calls.remember(model.run_id, "call_1", "search", '{"q": "x"}', model)
     search(q="x")
 
     (span,) = tools(recorder)

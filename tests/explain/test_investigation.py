@@ -26,7 +26,7 @@ from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.errors import ModelError
 from vestige.explain.chat_client import ChatClient
-from vestige.explain.endpoint import Endpoint
+from vestige.explain.model_endpoint import Endpoint
 from vestige.home import Home
 from vestige.recorder import Recorder
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from vestige.fleet.server.otlp_ingest import open_spans, store_spans
-from vestige.query.debugger import Debugger
+from vestige.query.all_queries import Debugger
 from vestige.record.redaction.redactor import Redactor
 from vestige.store.protocol import RunFilter, Store
 from vestige.store.sqlite.sqlite_store import SqliteStore
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 RECORDED = Path(__file__).parents[1] / "data" / "otlp" / "claude_code"
 SUBAGENT = RECORDED / "subagent.jsonl"

@@ -25,7 +25,7 @@ from vestige.recorder import Recorder
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SECRET = "sk-proj-" + "q9Zr7Lk2" * 8

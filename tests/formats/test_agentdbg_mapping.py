@@ -16,7 +16,7 @@ from vestige.formats.agentdbg.constants import (
     META,
     span_event_id,
 )
-from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.event_values import Shaper
 from vestige.formats.agentdbg.file_structs import Event, parse_timestamp, render_event, timestamp
 from vestige.formats.agentdbg.from_records import Mapper
 from vestige.formats.protocol import is_uuid4

@@ -12,7 +12,7 @@ from support.artifact_bundle import BrokenBundle
 from support.commands import vestige
 from vestige.artifacts import SuiteRecorder
 from vestige.artifacts.replay_command import read_environment
-from vestige.artifacts.suite import Case
+from vestige.artifacts.suite_recorder import Case
 from vestige.formats.artifacts import validate_run
 from vestige.formats.artifacts.merge import merge_bundles
 from vestige.home import Home

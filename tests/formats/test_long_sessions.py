@@ -14,7 +14,7 @@ from vestige._runtime import clock
 from vestige.errors import UnreadableError
 from vestige.store.open import open_store
 from vestige.transfer.background_import import import_in_background
-from vestige.transfer.open_source import open_as_home, open_path
+from vestige.transfer.open_any_path import open_as_home, open_path
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 TURNS = 60

@@ -11,12 +11,12 @@ import pytest
 from vestige.fleet.server.otlp_ingest import open_spans, store_spans
 from vestige.providers.parsing import parse_request, parse_response
 from vestige.providers.truncated_json import close_json
-from vestige.query.debugger import Debugger
+from vestige.query.all_queries import Debugger
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.run import Run, SpanInfo
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 RECORDED = Path(__file__).parents[1] / "data" / "otlp" / "claude_code"
 SUBAGENT, FAILED_TOOL = RECORDED / "subagent.jsonl", RECORDED / "failed_tool.jsonl"

@@ -9,7 +9,7 @@ from typing import Any
 from vestige.formats.otlp.parse_span import Event
 from vestige.formats.otlp.span_content import extract_content
 from vestige.store.protocol import RunFilter
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 USE = {"toolUse": {"toolUseId": "t1", "name": "look_up", "input": {"order": "4711"}}}
 RESULT = {"toolResult": {"toolUseId": "t1", "status": "success", "content": [{"text": "42 EUR"}]}}

@@ -18,7 +18,7 @@ from vestige.fleet.server.otlp_ingest import open_spans
 from vestige.formats import otlp
 from vestige.formats.otlp.export_request import parse_export_request
 from vestige.record.redaction.redactor import Redactor
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 REDACTOR = Redactor()
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

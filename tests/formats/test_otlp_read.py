@@ -16,7 +16,7 @@ from vestige.record.run import Run, SpanInfo
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 START = 1_790_000_000_000_000_000

@@ -32,7 +32,7 @@ from vestige.recorder import Recorder
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 RUN = "3d1957bd-7105-4b04-b132-afe8fc31203e"
 WRITERS = ("5f0c9a1e77b2c4d0", "00c1d2e3f4a5b6c7")

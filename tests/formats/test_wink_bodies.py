@@ -14,8 +14,8 @@ import pytest
 
 from support.wink_samples import seed_members, write_zip
 from vestige.errors import BundleCorruptedError
-from vestige.formats.wink import body_recipes, read_run
-from vestige.formats.wink.body_recipes import Recipe, Unpacker
+from vestige.formats.wink import embedded_bodies, read_run
+from vestige.formats.wink.embedded_bodies import Recipe, Unpacker
 from vestige.formats.wink.read import ZipContent
 from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_TOTAL_MAX
 from vestige.record.codec import encode
@@ -104,7 +104,7 @@ def test_bodies_of_more_pieces_than_memory_holds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Empty stretches add nothing to a size, and a line of them packs to nothing."""
-    monkeypatch.setattr(body_recipes, "BUNDLE_PIECES_MAX", 1_000)
+    monkeypatch.setattr(embedded_bodies, "BUNDLE_PIECES_MAX", 1_000)
     wide = [Recipe("a" * 64, 0, ranges=[(0, 0)] * 2_000)]
     many = [Recipe(f"{number:064x}", 0) for number in range(1_001)]
 
@@ -123,7 +123,7 @@ def test_one_body_that_many_records_refer_to_is_read_so_often_and_no_more(
     """
     body = b"x" * 1_000
     digest = hashlib.sha256(body).hexdigest()
-    monkeypatch.setattr(body_recipes, "BUNDLE_TOTAL_MAX", 10 * len(body))
+    monkeypatch.setattr(embedded_bodies, "BUNDLE_TOTAL_MAX", 10 * len(body))
     info = BodyInfo(spilled_bytes=len(body), sha256=digest)
     records: list[KnownRecord] = [
         SpanOpen(VERSION, WRITER, 1, 1, RUN_ID, ROOT, "c", "run", "r"),

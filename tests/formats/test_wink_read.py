@@ -31,7 +31,7 @@ from vestige.formats.wink.read import ZipContent
 from vestige.record.types import SpanClose
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import import_path
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 
 def test_wink_is_a_format_with_all_its_names() -> None:

@@ -34,7 +34,7 @@ from vestige.recorder import Recorder
 from vestige.store.protocol import RetentionPolicy
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path
-from vestige.transfer.open_source import open_path
+from vestige.transfer.open_any_path import open_path
 
 REDACTOR = Redactor()
 SCALARS = (

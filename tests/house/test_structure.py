@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import vestige
-from vestige.query.debugger import Debugger
+from vestige.query.all_queries import Debugger
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -56,7 +56,9 @@ def test_every_method_of_the_debugger_is_in_the_python_reference() -> None:
     """The reference shows methods that have a docstring."""
     methods = [name for name in dir(Debugger) if not name.startswith("_")]
 
-    assert "::: vestige.query.debugger.Debugger" in (ROOT / "docs/reference/python.md").read_text()
+    assert (
+        "::: vestige.query.all_queries.Debugger" in (ROOT / "docs/reference/python.md").read_text()
+    )
     assert [name for name in methods if not getattr(Debugger, name).__doc__] == []
 
 
@@ -88,6 +90,22 @@ def test_a_path_in_prose_names_a_file_that_exists() -> None:
                 missing.add((str(path.relative_to(ROOT)), name))
 
     assert {row for row in missing if not row[1].startswith(FOREIGN)} == set()
+
+
+BARE = re.compile(r"(?<![\w/.*<\-\"])(?!test_|your_)([a-z_0-9]+\.py)\b")
+EXAMPLES = {"a.py", "app.py", "agent.py", "crash.py", "x.py"}
+
+
+def test_a_file_name_in_a_source_is_that_of_a_file() -> None:
+    files = {path.name for path in (ROOT / "src").rglob("*.py")} | {"hatch_build.py"} | EXAMPLES
+    missing = {
+        (str(path.relative_to(ROOT)), name)
+        for path in (ROOT / "src").rglob("*.py")
+        for name in BARE.findall(path.read_text(encoding="utf-8"))
+        if name not in files
+    }
+
+    assert missing == set()
 
 
 FOREIGN = ("tests/", "app/", "examples/", "src/app", "my_", "scripts/")

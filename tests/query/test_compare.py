@@ -12,8 +12,8 @@ from vestige import Recorder
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError, VestigeError
 from vestige.home import Home
-from vestige.query.budget import count_tokens
 from vestige.query.diff.compare_groups import CompareAnswer, compare_answer
+from vestige.query.token_budget import count_tokens
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 

@@ -18,12 +18,12 @@ from vestige import Recorder
 from vestige.collector.loop import catch_up
 from vestige.errors import NotFoundError, UsageError
 from vestige.home import Home
-from vestige.query.budget import count_tokens
 from vestige.query.diff import sequence_alignment as align_module
 from vestige.query.diff.body_diff import diff_bodies
 from vestige.query.diff.diff_targets import DiffAnswer, diff_answer
 from vestige.query.diff.sequence_alignment import align, find_changes
 from vestige.query.diff.word_diff import diff_words, find_difference, normalise, validate_rules
+from vestige.query.token_budget import count_tokens
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore

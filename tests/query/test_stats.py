@@ -12,11 +12,11 @@ from vestige._runtime.clock import SYSTEM
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
-from vestige.query.budget import count_tokens
 from vestige.query.stats.cost_ranking import SUGGESTIONS_MAX, CostRow, Ranking, rank_tools
 from vestige.query.stats.costs import format_dollars, price_calls
 from vestige.query.stats.stats_answer import stats_answer
 from vestige.query.stats.trends import trends_answer
+from vestige.query.token_budget import count_tokens
 from vestige.store.protocol import GROUPS, ModelSum, Sum
 from vestige.store.sqlite.sqlite_store import SqliteStore
 

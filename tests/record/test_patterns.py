@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vestige.record.redaction.masking import MARK
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.secret_patterns import LONG_TEXT, is_placeholder, move_start
-from vestige.record.redaction.shapes.provider_patterns import PROVIDERS, START
+from vestige.record.redaction.shapes.service_key_patterns import PROVIDERS, START
 
 REDACTOR = Redactor()
 FILL = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"

@@ -17,7 +17,7 @@ import pytest
 
 from support.scene import fill
 from vestige.home import Home
-from vestige.server.launch_file import LaunchCodes, make_launch_code
+from vestige.server.open_browser import LaunchCodes, make_launch_code
 from vestige.server.viewer_instance import is_viewer_at, prove, read_viewer_key
 
 

@@ -25,7 +25,7 @@ import vestige
 from support.provider_answers import chat_chunks
 from vestige.home import Home
 from vestige.proxy.certificates import RunAuthority
-from vestige.proxy.hosts import HostRules
+from vestige.proxy.intercepted_hosts import HostRules
 from vestige.proxy.server import ProxyServer
 from vestige.proxy.upstream import Upstream
 

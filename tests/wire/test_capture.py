@@ -19,8 +19,8 @@ import urllib3.response
 from aiohttp import client_reqrep
 
 import vestige
-import vestige.wire.exchange
 import vestige.wire.header_redaction
+import vestige.wire.http_exchange
 from support.programs import RunProgram, run_in
 from support.provider_answers import chat, chat_stream, refusal
 from support.provider_calls import calls_in
@@ -97,12 +97,12 @@ def test_a_wrapper_put_over_ours_survives_our_removal(home: Home) -> None:
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        (vestige.wire.exchange, "masked_headers"),
-        (vestige.wire.exchange, "ByteBuffer"),
-        (vestige.wire.exchange.call_attributes, "response_attributes"),
-        (vestige.wire.exchange.call_attributes, "find_first"),
-        (vestige.wire.exchange, "has_ended"),
-        (vestige.wire.exchange.CallSpan, "end_at"),
+        (vestige.wire.http_exchange, "masked_headers"),
+        (vestige.wire.http_exchange, "ByteBuffer"),
+        (vestige.wire.http_exchange.call_attributes, "response_attributes"),
+        (vestige.wire.http_exchange.call_attributes, "find_first"),
+        (vestige.wire.http_exchange, "has_ended"),
+        (vestige.wire.http_exchange.CallSpan, "end_at"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

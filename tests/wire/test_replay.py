@@ -16,7 +16,7 @@ from support.provider_calls import calls_in
 from support.provider_server import Reply, Seen, Server
 from vestige.home import Home
 from vestige.wire import call_selection
-from vestige.wire.replaying.player import (
+from vestige.wire.replaying.response_player import (
     Answer,
     Line,
     Player,

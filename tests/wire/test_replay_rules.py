@@ -13,8 +13,8 @@ from support.provider_answers import chat
 from support.provider_server import Server
 from vestige.errors import UsageError
 from vestige.home import Home
+from vestige.wire.replaying.matching_rules import find_unused, normalize, parse_rules
 from vestige.wire.replaying.propose_rules import propose
-from vestige.wire.replaying.rules import find_unused, normalize, parse_rules
 from wire.test_replay import vestige_command
 
 UUIDS = ("123e4567-e89b-12d3-a456-426614174000", "00000000-1111-4222-8333-444444444444")

@@ -16,7 +16,7 @@ from vestige.emit import replayed_tools
 from vestige.errors import UnreadableError
 from vestige.home import Home
 from vestige.testing import FakeRecorder
-from vestige.wire.replaying.player import Entry, Player, Settings, write_script
+from vestige.wire.replaying.response_player import Entry, Player, Settings, write_script
 from vestige.wire.replaying.tool_player import (
     ToolLine,
     ToolPlayer,

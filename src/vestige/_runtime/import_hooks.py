@@ -1,7 +1,7 @@
 """Post-import hooks, and lazy package exports (PEP 562).
 
     when_imported("httpx", install)       # calls install(httpx) once the program imports it
-    __getattr__ = lazy_exports(__name__, {"Case": "vestige.artifacts.suite"})
+    __getattr__ = lazy_exports(__name__, {"Case": "vestige.artifacts.suite_recorder"})
 
 A program that never imports `httpx` pays for one more entry in `sys.meta_path` and nothing else.
 The module's loader, spec and name are unchanged: only the end of its execution is intercepted.

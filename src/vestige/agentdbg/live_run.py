@@ -27,7 +27,7 @@ from vestige.agentdbg.settings import Settings
 from vestige.emit import run_sinks
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.formats.agentdbg import constants
-from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.event_values import Shaper
 from vestige.formats.agentdbg.file_structs import (
     EVENTS_FILE,
     Event,

@@ -16,7 +16,7 @@ from vestige.agentdbg import run_lifecycle
 from vestige.agentdbg.settings import warn_once
 from vestige.emit.emitter import NO_ATTRIBUTES
 from vestige.emit.exception_attributes import error_attributes
-from vestige.emit.point_span import record_point
+from vestige.emit.finished_span import record_finished
 from vestige.emit.span import Span
 from vestige.formats.agentdbg.constants import DETAILS, INSTANT, JSON, META, PAYLOAD, PLAIN
 from vestige.limits import LINE_MAX
@@ -146,7 +146,7 @@ def _record_instant(
     if isinstance(status, str) and status in _FAILED:
         how = status
     end_attributes = NO_ATTRIBUTES if error is None else _error(error)
-    record_point(parent, name, type, attributes, body, end_attributes, end_body, how)
+    record_finished(parent, name, type, attributes, body, end_attributes, end_body, how)
 
 
 def _add_form(attributes: Attributes, field: str, body: Any) -> None:

@@ -24,7 +24,7 @@ from vestige.agentdbg.guardrails import Guardrails
 from vestige.agentdbg.live_run import LiveRun
 from vestige.agentdbg.settings import read_settings, warn_once
 from vestige.emit import context
-from vestige.emit.generators import Opened, recorded_async_generator, recorded_generator
+from vestige.emit.generator_spans import Opened, recorded_async_generator, recorded_generator
 from vestige.emit.span import Span
 
 P = ParamSpec("P")

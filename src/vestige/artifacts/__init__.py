@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vestige.artifacts.github_summary import write_step_summary
     from vestige.artifacts.recover_suite import Recovered, recover
     from vestige.artifacts.replay_command import Replay
-    from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
+    from vestige.artifacts.suite_recorder import Case, SuiteRecorder, SuiteWriter
 
 __all__ = [
     "Case",
@@ -38,11 +38,11 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "Case": "vestige.artifacts.suite",
+        "Case": "vestige.artifacts.suite_recorder",
         "Recovered": "vestige.artifacts.recover_suite",
         "Replay": "vestige.artifacts.replay_command",
-        "SuiteRecorder": "vestige.artifacts.suite",
-        "SuiteWriter": "vestige.artifacts.suite",
+        "SuiteRecorder": "vestige.artifacts.suite_recorder",
+        "SuiteWriter": "vestige.artifacts.suite_recorder",
         "recover": "vestige.artifacts.recover_suite",
         "write_step_summary": "vestige.artifacts.github_summary",
     },

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from vestige.artifacts.merge_traces import Merged, drop_leftovers, fold_trace
 from vestige.artifacts.replay_command import command_of_case, render_command
-from vestige.artifacts.suite_facts import read_start, replay_keys
+from vestige.artifacts.suite_start_facts import read_start, replay_keys
 from vestige.artifacts.text_sanitizer import single_line
 from vestige.errors import InvalidSuiteError
 from vestige.formats.artifacts.file_structs import Counts
 from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.validate import check_bundle
 from vestige.formats.artifacts.write import finish_bundle, hash_files, is_large, read_cases
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 
 if TYPE_CHECKING:
     from vestige.formats.artifacts.trace_events import CaseResult

@@ -129,7 +129,7 @@ def rebuild_trace(
 
 def fold_trace(folder: Path, merged: Merged) -> None:
     """Write the trace of a large suite with one event for each case that only passed."""
-    from vestige.formats.artifacts.folded_trace import write_folded
+    from vestige.formats.artifacts.compact_trace import write_folded
 
     with open(folder / _PART, "wb") as out:
         try_lock(out.fileno())  # before it is in place: the suite is not finished yet

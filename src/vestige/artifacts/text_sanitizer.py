@@ -18,7 +18,7 @@ from vestige.limits import MESSAGE_MAX
 from vestige.record.coercion import clean_text, truncate
 from vestige.record.redaction.masking import is_secret_key
 from vestige.record.redaction.redactor import Redactor
-from vestige.record.redaction.secret_values import is_placeholder
+from vestige.record.redaction.secret_likelihood import is_placeholder
 
 MARKER = "<redacted>"
 """How the bundles of this format write a value that is withheld."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vestige.wire.replaying.player import Player
+    from vestige.wire.replaying.response_player import Player
 
 PATH = Path(__file__).parent / "path"
 START_VARIABLE = "VESTIGE_START"
@@ -88,7 +88,7 @@ def start() -> None:
             capture_http()
             if replayed:
                 from vestige.wire import call_selection
-                from vestige.wire.replaying.player import Player
+                from vestige.wire.replaying.response_player import Player
 
                 call_selection.player = Player(replayed)
                 _replay_tools(replayed, call_selection.player)

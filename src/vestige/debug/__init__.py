@@ -1,5 +1,6 @@
 """Debug bundles for programmers: capture a run into one file, and open such a file."""
 
+from vestige.debug.agent_filesystem import DirectoryFilesystem, Filesystem, MemoryFilesystem
 from vestige.debug.bundle import (
     AgentInfo,
     BundleWarning,
@@ -9,8 +10,7 @@ from vestige.debug.bundle import (
     SnapshotPayload,
 )
 from vestige.debug.bundle_builder import DebugBundleBuilder
-from vestige.debug.dispatcher import Dispatcher, PromptExecuted, PromptRendered, ToolInvoked
-from vestige.debug.filesystem import DirectoryFilesystem, Filesystem, MemoryFilesystem
+from vestige.debug.event_dispatcher import Dispatcher, PromptExecuted, PromptRendered, ToolInvoked
 from vestige.debug.session import Session, Snapshot
 from vestige.debug.spool import LogRotationConfig
 from vestige.debug.standalone_captures import archive_filesystem, collect_all_logs, dump_session

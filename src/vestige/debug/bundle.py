@@ -34,7 +34,7 @@ from vestige._runtime.clock import SYSTEM
 from vestige.formats.protocol import Problem, derived_uuid
 from vestige.formats.wink.archive.member_names import safe_path
 from vestige.formats.wink.archive.salvage import intact
-from vestige.formats.wink.content import BundleContent, ContentFile, Extra
+from vestige.formats.wink.bundle_content import BundleContent, ContentFile, Extra
 from vestige.formats.wink.jsonl_entries import LogEntry, SnapshotPayload, parse_log, parse_snapshot
 from vestige.formats.wink.log_records import to_iso
 from vestige.formats.wink.manifest import (
@@ -45,7 +45,7 @@ from vestige.formats.wink.manifest import (
     Manifest,
     parse_time,
 )
-from vestige.formats.wink.time_order import TimeOrder, log_time, snapshot_time
+from vestige.formats.wink.sort_by_time import TimeOrder, log_time, snapshot_time
 from vestige.formats.wink.to_records import ReadContent, open_content
 from vestige.formats.wink.validate import check_content
 from vestige.formats.wink.write import write_bundle

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
+from vestige.debug.agent_filesystem import as_filesystem
 from vestige.debug.bundle import AgentInfo, DebugBundle
 from vestige.debug.capture import OUTCOME_OF, Capture
 from vestige.debug.capture_facts import CapturedRun
-from vestige.debug.filesystem import as_filesystem
 from vestige.debug.spool import LogRotationConfig
 from vestige.emit.span import Span
 from vestige.errors import DebugBundleError, UsageError

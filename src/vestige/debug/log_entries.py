@@ -12,7 +12,7 @@ from vestige.debug.logging_capture import ENTRY_BODY, RESERVED
 from vestige.debug.spool import LOGS
 from vestige.debug.spool_index import BATCH, read_body
 from vestige.formats.wink.log_records import LEVELS, to_iso
-from vestige.formats.wink.time_order import is_sorted, sort_by_time
+from vestige.formats.wink.sort_by_time import is_sorted, sort_by_time
 from vestige.home import Home
 from vestige.journal.reader import read_lines
 from vestige.record.codec import parse_lines

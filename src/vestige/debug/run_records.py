@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from vestige.debug.spool import EXTRAS
-from vestige.formats.wink.content import Extra
+from vestige.formats.wink.bundle_content import Extra
 from vestige.home import Home, get_home
 
 INDEX: Final = "index.json"

@@ -11,8 +11,8 @@
     line = session.snapshot(include_all=True).to_json()
 
 A slice contains items of one class, in order. A slice with the policy `state` can be rolled back to
-a snapshot; one with `log` is never rolled back. The three events of dispatcher.py are added to log
-slices automatically, if they have this session's id, or none.
+a snapshot; one with `log` is never rolled back. The three events of debug/event_dispatcher.py are
+added to log slices automatically, if they have this session's id, or none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
 
 from vestige._runtime.clock import SYSTEM
-from vestige.debug.dispatcher import (
+from vestige.debug.event_dispatcher import (
     Dispatcher,
     DispatchResult,
     PromptExecuted,

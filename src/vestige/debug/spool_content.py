@@ -16,7 +16,7 @@ from vestige.debug.run_records import kept_records
 from vestige.debug.snapshot_rebuild import assemble_snapshots
 from vestige.debug.spool import Spool
 from vestige.debug.spool_index import Index, open_binary, read_index
-from vestige.formats.wink.content import ContentFile, Extra
+from vestige.formats.wink.bundle_content import ContentFile, Extra
 from vestige.formats.wink.log_records import to_iso
 from vestige.formats.wink.manifest import (
     FILES,

@@ -24,10 +24,10 @@ from uuid import UUID
 import msgspec
 
 from vestige._runtime.clock import SYSTEM
-from vestige.debug.filesystem import as_filesystem, chunks, walk
+from vestige.debug.agent_filesystem import as_filesystem, chunks, walk
+from vestige.debug.capture_writer import family, invalid_snapshot, take_snapshot
 from vestige.debug.log_entries import render_entry
 from vestige.debug.logging_capture import Sink, listening
-from vestige.debug.snapshot_writer import family, invalid_snapshot, take_snapshot
 from vestige.errors import DebugBundleError
 from vestige.formats.atomic_file import replace_file
 from vestige.formats.wink.archive.member_names import safe_path

@@ -99,8 +99,8 @@ class Logger:
         span_types: Iterable[str] | None = None,
         queries: Mapping[str, str] | None = None,
     ) -> None:
-        """Register this component's debug surface once per process (emit/debug_surface.py)."""
-        from vestige.emit.debug_surface import ATTRIBUTE, encode_surface, mark_recorded
+        """Register this component's debugging hints once per process (emit/debugging_hints.py)."""
+        from vestige.emit.debugging_hints import ATTRIBUTE, encode_surface, mark_recorded
 
         emitter = self._emitter
         try:

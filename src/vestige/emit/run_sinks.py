@@ -34,7 +34,7 @@ class RunSink(Protocol):
         """
 
     def take_both(self, opened: SpanOpen, closed: SpanClose, source: RecordSource) -> None:
-        """Receive a point span that contained nothing to redact."""
+        """Receive a finished span that contained nothing to redact."""
 
 
 SINKS: dict[str, RunSink] = {}

@@ -18,7 +18,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vestige.emit import context, tool_attribution
+from vestige.emit import context, requested_tool_calls
 from vestige.emit.emitter import NO_ATTRIBUTES, Emitter
 from vestige.emit.exception_attributes import error_attributes, status_of
 from vestige.emit.logger import Logger
@@ -115,7 +115,7 @@ class Span:
             )
         )
         if type == "tool":
-            tool_attribution.note_tool(run_id, name)
+            requested_tool_calls.note_tool(run_id, name)
         open_spans = emitter.open_spans
         if len(open_spans) < OPEN_SPANS_TRACKED_MAX:
             open_spans[span_id] = self

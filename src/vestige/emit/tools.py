@@ -12,7 +12,7 @@ link "asked by" to the model call. The id comes from `tool_call`, else from an a
 `tool_call_id`, else from the run's requested calls: the oldest unanswered one of that name with
 equal arguments. In the last case the span also has `tool_call.matched`.
 
-Elsewhere: requested calls are in emit/tool_attribution.py.
+Elsewhere: requested calls are in emit/requested_tool_calls.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from vestige.emit import context, replayed_tools, tool_attribution
+from vestige.emit import context, replayed_tools, requested_tool_calls
 from vestige.emit.no_op import NULL_SPAN, NullLogger
 from vestige.emit.span import OpeningDetails, Span
 from vestige.emit.tracing import recorded
@@ -182,15 +182,15 @@ def describe_request(
 
 def _find_request(
     run_id: str, name: str, arguments: Any, tool_call_id: str | None
-) -> tuple[dict[str, Any], tool_attribution.RequestedCall | None]:
+) -> tuple[dict[str, Any], requested_tool_calls.RequestedCall | None]:
     """Return the attributes of a tool span, and the request that it answers."""
     name = clean_name(name)
     attributes: dict[str, Any] = {"tool_name": name}
     if tool_call_id is not None:
         attributes["tool_call_id"] = clean_name(tool_call_id)
-        return attributes, tool_attribution.find(run_id, tool_call_id)
+        return attributes, requested_tool_calls.find(run_id, tool_call_id)
     for candidate in _possible_arguments(arguments):
-        request = tool_attribution.find(run_id, name=name, arguments=candidate)
+        request = requested_tool_calls.find(run_id, name=name, arguments=candidate)
         if request is not None:
             attributes[MATCHED] = "name and arguments"
             if request.tool_call_id is not None:

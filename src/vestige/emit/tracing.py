@@ -7,7 +7,7 @@
         plan("ship it")
 
 `trace` works on functions, coroutines, generators and async generators. The span of a generator
-is the ambient one only while the generator itself runs (emit/generators.py).
+is the ambient one only while the generator itself runs (emit/generator_spans.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from vestige.emit import context
-from vestige.emit.generators import Opened, recorded_async_generator, recorded_generator
+from vestige.emit.generator_spans import Opened, recorded_async_generator, recorded_generator
 from vestige.emit.span import Span
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,7 +18,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 
 from vestige._runtime import clock
 from vestige.errors import ModelError
-from vestige.explain.endpoint import KEY_VARIABLE, Endpoint
+from vestige.explain.model_endpoint import KEY_VARIABLE, Endpoint
 from vestige.limits import EXPLAIN_REPLY_MAX, EXPLAIN_RETRY_MAX_S, EXPLAIN_TRIES
 from vestige.query import formatting
 from vestige.record.redaction.output_redaction import redact_text

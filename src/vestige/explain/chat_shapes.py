@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vestige.explain.endpoint import Api, Endpoint
+from vestige.explain.model_endpoint import Api, Endpoint
 from vestige.providers.chat_types import Usage
 from vestige.providers.parsing import parse_response
 

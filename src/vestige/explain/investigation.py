@@ -29,7 +29,7 @@ from vestige.explain.chat_shapes import (
     parse_turn,
 )
 from vestige.explain.claims import CheckedClaims, Claim, RejectedClaim, check_claims
-from vestige.explain.endpoint import Api
+from vestige.explain.model_endpoint import Api
 from vestige.explain.readable_runs import Scope
 from vestige.explain.spending import Spending, estimate_tokens
 from vestige.explain.tools import REPORT, call_tool, list_tools

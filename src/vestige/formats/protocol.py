@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from vestige import limits
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LogInfo, Run
 from vestige.record.types import Attributes, KnownRecord

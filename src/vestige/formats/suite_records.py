@@ -18,7 +18,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from vestige.formats.protocol import derived_run_id, derived_span_id, derived_uuid, derived_writer
-from vestige.formats.timestamps import CaseOutcome, parse_outcome, parse_time_ns, render_time
+from vestige.formats.times_and_outcomes import (
+    CaseOutcome,
+    parse_outcome,
+    parse_time_ns,
+    render_time,
+)
 from vestige.record.coercion import clean_message, clean_name, inline_bytes
 from vestige.record.types import (
     VERSION,

@@ -23,9 +23,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from vestige.emit import context, tool_attribution
+from vestige.emit import context, requested_tool_calls
 from vestige.emit.span import Span
-from vestige.integrations.faults import record_fault
+from vestige.integrations.failure_counts import record_fault
 from vestige.limits import BODY_NODES_MAX, NESTING_MAX
 
 Client = TypeVar("Client")
@@ -262,8 +262,8 @@ def _register_tool_calls(step: Span, result: Any) -> None:
     """Register the tool calls of an answer, unless the HTTP call in the step has done so."""
     try:
         for call_id, name, arguments in _iter_tool_calls(result):
-            if not tool_attribution.was_requested_within(step, call_id):
-                tool_attribution.remember(step.run_id, call_id, name, arguments, step)
+            if not requested_tool_calls.was_requested_within(step, call_id):
+                requested_tool_calls.remember(step.run_id, call_id, name, arguments, step)
     except Exception as error:  # noqa: BLE001  # the SDK may return any object
         record_fault("tool calls of an answer", error)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 
 
 class MessagePart(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote
 
-from vestige._runtime.regular_expressions import re
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
+from vestige._runtime.re_compat import re
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.limits import KIB
 from vestige.providers.chat_types import ToolCall, ToolResult
 from vestige.providers.json_access import as_dict, as_str, dicts, find_str, json_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 
 _ELEMENT = re.compile(r"<([A-Za-z][\w-]{2,40})(?:\s[^<>]{0,200})?>")
 _ELEMENTS_MAX = 50

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 
 QUOTE_MAX = 60
 """Characters of a value that a sentence quotes."""

@@ -29,8 +29,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from vestige._runtime.regular_expressions import re
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
+from vestige._runtime.re_compat import re
 from vestige.limits import KIB, MIB, PIECE_MIN, PIECES_MAX
 
 TEXT_MIN = 4 * PIECE_MIN

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.limits import MIB
 from vestige.providers.json_access import as_dict, as_list, dicts, error_text, find_int, find_str
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.regular_expressions import re
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
+from vestige._runtime.re_compat import re
 from vestige.limits import MIB
 from vestige.providers.apis import (
     anthropic,

@@ -15,7 +15,7 @@ import hashlib
 from bisect import bisect_right
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.providers.chat_types import PromptPart, Request
 from vestige.providers.json_offsets import Layout, Span, find_markers
 

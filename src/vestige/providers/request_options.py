@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 
 Option = str | int | float | bool | None
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vestige._runtime.regular_expressions import re
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
+from vestige._runtime.re_compat import re
 from vestige.providers.json_access import as_dict, as_list, as_str, dicts
 
 EVENTS_MAX = 5_000

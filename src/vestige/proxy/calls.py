@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from vestige.limits import BODY_MAX
 from vestige.wire import call_selection
 from vestige.wire.byte_buffer import ByteBuffer
-from vestige.wire.exchange import Exchange
 from vestige.wire.header_redaction import find_header
+from vestige.wire.http_exchange import Exchange
 from vestige.wire.outgoing_request import OutgoingRequest, SpanContext
 
 Headers = Sequence[tuple[str, str]]

@@ -25,7 +25,7 @@ from vestige.process_writer import PARENT_VARIABLE
 from vestige.proxy.program_streams import ProgramStreams
 from vestige.proxy.upstream import find_parent, parse_parent
 from vestige.settings import find_home
-from vestige.wire.replaying.player import SCRIPT_VARIABLE
+from vestige.wire.replaying.response_player import SCRIPT_VARIABLE
 
 _START_S = 10.0
 _END_S = 10.0

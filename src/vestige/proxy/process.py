@@ -23,7 +23,7 @@ from vestige.home import get_home
 from vestige.process_writer import PARENT_VARIABLE
 from vestige.proxy.certificates import RunAuthority
 from vestige.proxy.environment_variables import find_bases, find_hosts, make_variables
-from vestige.proxy.hosts import HostRules
+from vestige.proxy.intercepted_hosts import HostRules
 from vestige.proxy.program_output import OutputReader, read_outputs
 from vestige.proxy.recording_thread import RecordingThread
 from vestige.proxy.server import ProxyServer
@@ -32,7 +32,7 @@ from vestige.recorder import Recorder
 from vestige.settings import read_settings
 from vestige.wire.capture import capture_http
 from vestige.wire.outgoing_request import SpanContext
-from vestige.wire.replaying.player import SCRIPT_VARIABLE, Player
+from vestige.wire.replaying.response_player import SCRIPT_VARIABLE, Player
 
 _POLL_S = 0.5
 _DRAIN_S = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from vestige.limits import PROXY_PENDING_MAX
-from vestige.proxy.observer import Observer
+from vestige.proxy.http1 import Observer
 
 _CLOSE_S = 10.0
 _TLS_HANDSHAKE = 0x16

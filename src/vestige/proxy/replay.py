@@ -1,7 +1,7 @@
 """Recorded responses instead of model hosts, for programs of `vestige replay` that are not Python.
 
 The proxy works as when it records, but the connection to a model host ends here: its requests are
-answered by the player (wire/replaying/player.py), and never reach the network. All other
+answered by the player (wire/replaying/response_player.py), and never reach the network. All other
 connections are tunnelled as usual.
 """
 
@@ -16,13 +16,13 @@ import h11
 
 from vestige.emit.emitter import Emitter
 from vestige.limits import BODY_MAX
-from vestige.proxy.hosts import HostRules
+from vestige.proxy.intercepted_hosts import HostRules
 from vestige.proxy.upstream import BUFFER, Streams, Upstream
 from vestige.wire import call_selection, capture
 from vestige.wire.content_encoding import decode, is_coded
 from vestige.wire.header_redaction import find_header
 from vestige.wire.outgoing_request import OutgoingRequest
-from vestige.wire.replaying.player import Answer, Player
+from vestige.wire.replaying.response_player import Answer, Player
 
 _CHUNK = 64 * 1024
 _PORTS = {"http": 80, "https": 443}

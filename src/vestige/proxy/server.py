@@ -19,9 +19,9 @@ from vestige.emit.emitter import Emitter
 from vestige.limits import PROXY_CONNECTIONS_MAX
 from vestige.proxy.calls import Calls
 from vestige.proxy.certificates import RunAuthority
-from vestige.proxy.hosts import HostRules, looks_like_model_host
+from vestige.proxy.http1 import Http1Observer, Observer
 from vestige.proxy.http2 import Http2Observer
-from vestige.proxy.observer import Http1Observer, Observer
+from vestige.proxy.intercepted_hosts import HostRules, looks_like_model_host
 from vestige.proxy.recording_thread import Recording, RecordingThread
 from vestige.proxy.upstream import (
     BUFFER,

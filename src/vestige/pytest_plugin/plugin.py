@@ -30,7 +30,7 @@ import pytest
 
 from vestige._runtime.gc_pause import pause_gc
 from vestige.artifacts.replay_command import where_of
-from vestige.artifacts.suite import Case, SuiteRecorder, SuiteWriter
+from vestige.artifacts.suite_recorder import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.suite_trace_writer import reason
 from vestige.artifacts.text_sanitizer import TextSanitizer
 from vestige.errors import VestigeError

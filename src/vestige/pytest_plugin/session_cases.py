@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vestige.artifacts.suite import Case, Status, SuiteWriter
+from vestige.artifacts.suite_recorder import Case, Status, SuiteWriter
 from vestige.artifacts.suite_trace_writer import json_of
 from vestige.pytest_plugin.session_spans import TestSpans
 

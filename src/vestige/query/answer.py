@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ClassVar
 
-from vestige.query.budget import within
+from vestige.query.token_budget import within
 from vestige.record.redaction.output_redaction import redact_lines, redact_values
 
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from vestige.errors import UsageError
 from vestige.limits import OUTLINE_ROWS_MAX, TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
-from vestige.query.budget import TOKENS_MAX
 from vestige.query.search.grep import parse_parts
 from vestige.query.search.run_order import SORTS
-from vestige.query.views.body_view import parse_range
-from vestige.query.views.debug_surfaces import help_for
+from vestige.query.token_budget import TOKENS_MAX
+from vestige.query.views.body import parse_range
+from vestige.query.views.debugging_hints import help_for
 from vestige.settings import parse_duration
 
 if TYPE_CHECKING:
+    from vestige.query.all_queries import Debugger
     from vestige.query.answer import Answer
-    from vestige.query.debugger import Debugger
 
 Kind = Literal["string", "integer", "mixed", "boolean", "array"]
 _KINDS: dict[Kind, tuple[Any, str]] = {

@@ -14,7 +14,13 @@ from typing import Final
 
 from vestige.query import formatting
 from vestige.query.answer import Answer
-from vestige.query.budget import CHARACTERS_A_TOKEN, count_fitting, count_tokens, fit_lines, within
+from vestige.query.token_budget import (
+    CHARACTERS_A_TOKEN,
+    count_fitting,
+    count_tokens,
+    fit_lines,
+    within,
+)
 from vestige.record.redaction.output_redaction import redact_lines
 from vestige.record.run import Run
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX
 from vestige.record.coercion import safe_str
 from vestige.record.json_render import has_fields, is_container, iter_json, plain_text

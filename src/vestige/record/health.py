@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

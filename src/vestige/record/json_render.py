@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.limits import BODY_CHUNK, BODY_INLINE_MAX, BODY_NODES_MAX, NESTING_MAX
 from vestige.record.coercion import clean_name, clean_text, safe_str, scalar_of, truncate
 

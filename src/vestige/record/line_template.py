@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 
 # Any: they take the place of values of other types. No constant part equals one of these texts.
 GAP: Final[Any] = "\0gap\0"

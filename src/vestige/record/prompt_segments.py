@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.record.coercion import clean_name, clean_text
 
 SPAN_TYPE = "prompt.assembly"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter, itemgetter
 from typing import Final, Literal, TypeVar
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.record.types import Attributes
 
 PARTIAL: Final = "bundle.partial"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 
 DEFAULT_TENANT: Final = "default"
 """The tenant of runs that were recorded on this machine."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 
 VERSION: Final = 1
 

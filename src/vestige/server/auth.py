@@ -8,7 +8,7 @@ unknown path reveals nothing. Only `public` routes need no key.
     require(request, "runs:write")     # raises the 403
 
 A browser authenticates with the token in the printed URL, or with a one-time code from a file that
-`vestige ui` writes (server/launch_file.py). It then has a cookie that no script can read and no
+`vestige ui` writes (server/open_browser.py). It then has a cookie that no script can read and no
 other site can send; the cookie is derived from the token and cannot sign anything. A key in the
 login form works too (server/routes/login.py). Other sites' pages can still make a browser send
 requests; those are recognized by Host (DNS rebinding) and Origin (another site), and refused.
@@ -32,7 +32,7 @@ from starlette.types import Message, Receive, Scope, Send
 from vestige._runtime import clock
 from vestige.fleet.api_keys import Principal
 from vestige.limits import HTTP_BODY_RATE_MIN, HTTP_BODY_S
-from vestige.server.launch_file import render_landing_page
+from vestige.server.open_browser import render_landing_page
 from vestige.server.responses import ApiError
 from vestige.server.server_state import LOCAL, LOCAL_EXPORTER, Client, Server, client
 from vestige.server.viewer_instance import sign

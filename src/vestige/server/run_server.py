@@ -39,7 +39,7 @@ from vestige.limits import (
     LIVE_SEND_S,
 )
 from vestige.server.app import make_app
-from vestige.server.collector_watch import CollectorWatch, prepare
+from vestige.server.collector_child import CollectorWatch, prepare
 from vestige.server.otlp_grpc import GrpcEndpoint
 from vestige.server.otlp_ports import OtlpPorts, read_otlp_key
 from vestige.server.responses import NO_STORE, encode

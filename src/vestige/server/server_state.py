@@ -9,7 +9,7 @@ would not be faster (the interpreter runs one at a time) and would cost memory. 
 all threads are busy, and beyond a limit they are refused. Keys take turns (server/reader_pool.py),
 and a read whose client has disconnected is cancelled.
 
-Elsewhere: authentication in server/auth.py; journal ingest in server/collector_watch.py.
+Elsewhere: authentication in server/auth.py; journal ingest in server/collector_child.py.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from vestige.limits import (
     HTTP_THREADS,
     TENANTS_OPEN_MAX,
 )
-from vestige.query.debugger import Debugger
+from vestige.query.all_queries import Debugger
 from vestige.server.findings_writer import FindingsWriter
-from vestige.server.launch_file import LaunchCodes
 from vestige.server.metrics import Metrics
+from vestige.server.open_browser import LaunchCodes
 from vestige.server.reader_pool import BusyError, KeyBusyError, Readers
 from vestige.settings import find_store
 from vestige.store.cancellation import on_cancel

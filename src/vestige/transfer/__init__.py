@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from vestige.transfer.export import export_run, load_run_to_write, read_hash_key
     from vestige.transfer.import_runs import ImportResult, check_source, import_path, recover_source
     from vestige.transfer.notes import add_note
-    from vestige.transfer.open_source import (
+    from vestige.transfer.open_any_path import (
         is_source,
         open_ids,
         open_path,
@@ -44,12 +44,12 @@ __getattr__ = lazy_exports(
         "export_run": "vestige.transfer.export",
         "read_hash_key": "vestige.transfer.export",
         "import_path": "vestige.transfer.import_runs",
-        "is_source": "vestige.transfer.open_source",
-        "open_ids": "vestige.transfer.open_source",
-        "open_path": "vestige.transfer.open_source",
-        "open_tenant": "vestige.transfer.open_source",
+        "is_source": "vestige.transfer.open_any_path",
+        "open_ids": "vestige.transfer.open_any_path",
+        "open_path": "vestige.transfer.open_any_path",
+        "open_tenant": "vestige.transfer.open_any_path",
         "recover_source": "vestige.transfer.import_runs",
         "load_run_to_write": "vestige.transfer.export",
-        "split_source": "vestige.transfer.open_source",
+        "split_source": "vestige.transfer.open_any_path",
     },
 )

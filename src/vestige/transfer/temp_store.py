@@ -4,7 +4,7 @@
     temporary.store                             # read-only
     temporary.close()                           # deletes it
 
-Elsewhere: the choice between these functions, transfer/open_source.py.
+Elsewhere: the choice between these functions, transfer/open_any_path.py.
 """
 
 from __future__ import annotations

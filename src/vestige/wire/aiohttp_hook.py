@@ -16,7 +16,7 @@ from vestige.emit.exception_attributes import status_of
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.wire import call_selection
 from vestige.wire.call_selection import begin
-from vestige.wire.exchange import Exchange
+from vestige.wire.http_exchange import Exchange
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.patching import Patch
 

@@ -17,7 +17,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.limits import MIB
 
 CODING = "aws-eventstream"

@@ -19,13 +19,13 @@ from vestige.providers.parsing import TEXT_MAX, parse_request
 from vestige.wire import capture
 from vestige.wire.capture import Policy
 from vestige.wire.content_encoding import decode, is_coded
-from vestige.wire.exchange import Exchange, fault
 from vestige.wire.header_redaction import find_header, header_secrets
+from vestige.wire.http_exchange import Exchange, fault
 from vestige.wire.outgoing_request import OutgoingRequest, SpanContext
 from vestige.wire.retry_attempts import Attempts
 
 if TYPE_CHECKING:
-    from vestige.wire.replaying.player import Answer, Player
+    from vestige.wire.replaying.response_player import Answer, Player
 
 player: Player | None = None
 """Answers requests instead of the network, in a child process of `vestige replay`."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from vestige.wire import call_selection
 from vestige.wire.call_selection import begin
-from vestige.wire.exchange import Exchange
+from vestige.wire.http_exchange import Exchange
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.patching import Patch
 
 if TYPE_CHECKING:
-    from vestige.wire.replaying.player import Answer
+    from vestige.wire.replaying.response_player import Answer
 
 Call = Callable[[Any, Any], Any]
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from vestige._runtime.structs import msgspec
-from vestige.emit import tool_attribution
+from vestige._runtime.msgspec_or_fallback import msgspec
+from vestige.emit import requested_tool_calls
 from vestige.emit.span import Span
 from vestige.emit.tools import REASON
 from vestige.limits import INFERRED_CONVERSATIONS_MAX, INFERRED_TOOLS_MAX
@@ -173,7 +173,7 @@ class InferredTools:
         attributes: dict[str, Any] = {"tool_name": call.name, "inferred": True}
         if call.id:
             attributes["tool_call_id"] = call.id
-            tool_attribution.find(span.run_id, call.id)  # This span answers it.
+            requested_tool_calls.find(span.run_id, call.id)  # This span answers it.
         opened = Span(
             span._emitter,
             span.run_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.limits import MIB
 from vestige.providers.json_access import as_dict, as_str, dicts, find_str
 

@@ -9,7 +9,7 @@ from vestige.emit.emitter import Emitter
 
 if TYPE_CHECKING:
     from vestige.wire.inferred_tools import InferredTools
-    from vestige.wire.replaying.player import Answer
+    from vestige.wire.replaying.response_player import Answer
 
 Headers = Sequence[tuple[str, str]]
 

@@ -10,9 +10,9 @@ read it there by the id of the call.
 
 from __future__ import annotations
 
-from vestige.emit import tool_attribution
+from vestige.emit import requested_tool_calls
 from vestige.emit.emitter import Emitter, PreparedBody
-from vestige.emit.tool_attribution import RequestedCall
+from vestige.emit.requested_tool_calls import RequestedCall
 from vestige.emit.tools import REASON
 from vestige.limits import BODY_INLINE_MAX
 from vestige.providers.chat_types import Request, ToolResult
@@ -44,7 +44,7 @@ def record_tools(context: SpanContext, request: Request, began_ns: int) -> None:
     """Record the tools whose results a request contains. `began_ns`: when it was sent."""
     for message in request.messages:
         for result in message.results:
-            call = tool_attribution.take_unrecorded(context.run_id, result.call_id or "")
+            call = requested_tool_calls.take_unrecorded(context.run_id, result.call_id or "")
             if call is not None:
                 _record(context, call, result, began_ns)
 

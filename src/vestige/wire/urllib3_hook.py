@@ -18,7 +18,7 @@ from typing import Any
 
 from vestige.wire import call_selection
 from vestige.wire.call_selection import begin
-from vestige.wire.exchange import Exchange
+from vestige.wire.http_exchange import Exchange
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.patching import Patch
 

@@ -26,10 +26,10 @@ from vestige.home import Home
 from vestige.query.checks import all_checks, run_checks
 from vestige.query.checks.answers import (
     announced_calls,
-    answer_evidence,
     answer_origin,
     instructions,
     missing_task,
+    unsupported_answers,
 )
 from vestige.query.checks.applicability import find_inapplicable
 from vestige.query.checks.model import history, refusals
@@ -113,7 +113,7 @@ def test_an_answer_that_claims_a_lookup_without_one_is_found(home: Home) -> None
             ),
         )
 
-    (found,) = findings(home, answer_evidence.unsupported_answer)
+    (found,) = findings(home, unsupported_answers.unsupported_answer)
 
     assert (found.kind, found.cause) == ("answer/no-evidence", called.id)
     assert "33149" in found.message
@@ -124,7 +124,7 @@ def test_research_that_was_claimed_and_not_done_is_found(home: Home) -> None:
     with recording(home) as run:
         called = think(run, request(text=TASK), answer(text=text))
 
-    (found,) = findings(home, answer_evidence.unsupported_answer)
+    (found,) = findings(home, unsupported_answers.unsupported_answer)
 
     assert (found.kind, found.cause) == ("answer/no-evidence", called.id)
 
@@ -139,7 +139,7 @@ def test_an_answer_from_a_tool_result_is_supported(home: Home) -> None:
             answer(text="I have checked it: according to the museum it was 33149 yen."),
         )
 
-    assert findings(home, answer_evidence.unsupported_answer) == []
+    assert findings(home, unsupported_answers.unsupported_answer) == []
 
 
 def test_a_final_answer_from_memory_is_found_without_a_claim(home: Home) -> None:
@@ -147,7 +147,7 @@ def test_a_final_answer_from_memory_is_found_without_a_claim(home: Home) -> None
     with recording(home) as run:
         called = code_step(run, text)
 
-    (found,) = findings(home, answer_evidence.unsupported_answer)
+    (found,) = findings(home, unsupported_answers.unsupported_answer)
 
     assert (found.kind, found.cause) == ("answer/no-evidence", called.id)
     assert "from memory" in found.message
@@ -159,14 +159,14 @@ def test_a_final_answer_that_a_tool_returned_is_healthy(home: Home) -> None:
         use(run, output="The museum charged 33149 yen in 2019.")
         code_step(run, '```py\nfinal_answer("33149 yen")\n```')
 
-    assert findings(home, answer_evidence.unsupported_answer) == []
+    assert findings(home, unsupported_answers.unsupported_answer) == []
 
 
 def test_an_assumption_of_a_puzzle_is_healthy_and_assumed_data_is_not(home: Home) -> None:
     puzzle = "Let's assume that the first guard lies. Then the second one is honest."
     with recording(home) as run:
         think(run, request(text="Which guard lies?"), answer(text=puzzle))
-    assert findings(home, answer_evidence.unsupported_answer) == []
+    assert findings(home, unsupported_answers.unsupported_answer) == []
 
 
 def test_assumed_data_without_a_tool_is_found(home: Home) -> None:
@@ -174,7 +174,7 @@ def test_assumed_data_without_a_tool_is_found(home: Home) -> None:
     with recording(home) as run:
         called = code_step(run, text)
 
-    (found,) = findings(home, answer_evidence.unsupported_answer)
+    (found,) = findings(home, unsupported_answers.unsupported_answer)
 
     assert (found.kind, found.cause) == ("answer/made-up", called.id)
 
@@ -183,7 +183,7 @@ def test_a_polite_answer_without_tools_is_healthy(home: Home) -> None:
     with recording(home) as run:
         think(run, request(text="thanks!"), answer(text="You are welcome. Ask me anything."))
 
-    assert findings(home, answer_evidence.unsupported_answer) == []
+    assert findings(home, unsupported_answers.unsupported_answer) == []
 
 
 def test_data_that_was_made_up_after_a_failed_tool_is_found(home: Home) -> None:
@@ -193,7 +193,7 @@ def test_data_that_was_made_up_after_a_failed_tool_is_found(home: Home) -> None:
         text = "The tool failed. I will simulate the data.\n```py\nprices = [3, 4]\n```"
         called = code_step(run, text)
 
-    (found,) = findings(home, answer_evidence.unsupported_answer)
+    (found,) = findings(home, unsupported_answers.unsupported_answer)
 
     assert (found.kind, found.cause) == ("answer/made-up", called.id)
 
@@ -202,7 +202,7 @@ def test_a_task_that_asks_for_a_simulation_gets_one(home: Home) -> None:
     with recording(home) as run:
         code_step(run, "I simulate it.\n```py\nrun()\n```", task="Simulate 100 dice rolls.")
 
-    assert findings(home, answer_evidence.unsupported_answer) == []
+    assert findings(home, unsupported_answers.unsupported_answer) == []
 
 
 def test_an_assumption_of_the_task_is_not_made_up(home: Home) -> None:
@@ -210,7 +210,7 @@ def test_an_assumption_of_the_task_is_not_made_up(home: Home) -> None:
         text = "```py\nask('It is assumed that all have the same age.')\n```"
         code_step(run, text, task="Assuming the same age, who is taller?")
 
-    assert findings(home, answer_evidence.unsupported_answer) == []
+    assert findings(home, unsupported_answers.unsupported_answer) == []
 
 
 def test_an_assumption_about_the_result_of_a_tool_is_not_made_up(home: Home) -> None:
@@ -219,7 +219,7 @@ def test_an_assumption_about_the_result_of_a_tool_is_not_made_up(home: Home) -> 
         think(run, request(text=TASK), answer(call({"city": "Oslo"}), text=text))
         use(run, error=ValueError("unsupported"))
 
-    assert findings(home, answer_evidence.unsupported_answer) == []
+    assert findings(home, unsupported_answers.unsupported_answer) == []
 
 
 def test_a_simulation_that_computes_is_not_made_up(home: Home) -> None:
@@ -228,7 +228,7 @@ def test_a_simulation_that_computes_is_not_made_up(home: Home) -> None:
         text = "I simulate many rolls.\n```py\nroll()\n```"
         code_step(run, text, task="Which is more likely?")
 
-    assert findings(home, answer_evidence.unsupported_answer) == []
+    assert findings(home, unsupported_answers.unsupported_answer) == []
 
 
 # --- announced tools ------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from vestige.home import Home
 from vestige.query import checks, evidence
 from vestige.query.checks.model import history
 from vestige.query.checks.process import crash
-from vestige.query.checks.progress import delivery, pace
+from vestige.query.checks.progress import delivery, time_and_usage
 
 WATCHED = (str(Path(checks.__file__).parent), evidence.__file__)
 SHORT, LONG = 60, 240
@@ -88,7 +88,7 @@ def _lines_run(work: Callable[[], object]) -> int:
         (one_message_again_and_again, delivery.delivery_without_enqueue),
         (one_message_sent_again_and_again, delivery.misrouted_delivery),
         (threads_that_die, crash.uncaught_exception),
-        (stalled_within_stalled, pace.stalled_step),
+        (stalled_within_stalled, time_and_usage.stalled_step),
     ],
     ids=lambda each: each.__name__,
 )

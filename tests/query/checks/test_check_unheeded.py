@@ -21,7 +21,7 @@ from support.planted_bugs import (
 from support.trajectories import RunBuilder, reply, user
 from vestige.home import Home
 from vestige.query.checks.progress.detours import detour, repeated_code
-from vestige.query.checks.tools.unheeded_errors import ignored_error, missing_resource
+from vestige.query.checks.tools.ignored_errors import ignored_error, missing_resource
 
 ALL = (ignored_error, missing_resource)
 FAILED = "Error: quota of the weather service is used up"

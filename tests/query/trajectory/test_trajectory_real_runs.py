@@ -11,9 +11,9 @@ import pytest
 
 from support.sampling import every_third
 from vestige.home import Home
-from vestige.query.budget import count_tokens
-from vestige.query.debugger import Debugger
+from vestige.query.all_queries import Debugger
 from vestige.query.evidence import Evidence
+from vestige.query.token_budget import count_tokens
 from vestige.query.trajectory import Trajectory, build_trajectory
 from vestige.query.trajectory.seen_contents import normalize
 from vestige.transfer import open_ids

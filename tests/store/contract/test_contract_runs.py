@@ -144,7 +144,7 @@ def test_the_size_of_the_bodies_of_a_run_is_known(runs: Store) -> None:
     assert runs.sum_body_bytes(run_id_of(1)) == len('{"q": "where is order 7?"}It is on its way.')
 
 
-def test_debug_surfaces_are_read_newest_first(store: Store) -> None:
+def test_debugging_hints_are_read_newest_first(store: Store) -> None:
     for number, text in ((1, "old"), (2, "new")):
         store.append(make_run(number))
         attributes = {"surface": text}
@@ -161,9 +161,9 @@ def test_debug_surfaces_are_read_newest_first(store: Store) -> None:
         )
         store.append([log])
 
-    assert store.read_debug_surfaces(None, 10) == ["new", "old"]
-    assert store.read_debug_surfaces([run_id_of(1)], 10) == ["old"]
-    assert store.read_debug_surfaces(None, 1) == ["new"]
+    assert store.read_debugging_hints(None, 10) == ["new", "old"]
+    assert store.read_debugging_hints([run_id_of(1)], 10) == ["old"]
+    assert store.read_debugging_hints(None, 1) == ["new"]
 
 
 def test_an_outline_has_new_and_changed_rows_since_its_cursor(store: Store) -> None:

@@ -1,7 +1,7 @@
 """Start recording in a process under `vestige run`; see vestige/boot/__init__.py.
 
 The interpreter imports this module by its name. The recorder need not be installed for this
-interpreter: it is found beside this file (vestige/boot/recorder_finder.py). This module supports
+interpreter: it is found beside this file (vestige/boot/import_finder.py). This module supports
 any Python 3, and leaves a version that the recorder does not support unrecorded.
 """
 
@@ -25,8 +25,8 @@ def _run_hidden_module() -> None:
 
 def _load_finder() -> Any:
     boot = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    file = os.path.join(boot, "recorder_finder.py")
-    spec = importlib.util.spec_from_file_location("_vestige_recorder_finder", file)
+    file = os.path.join(boot, "import_finder.py")
+    spec = importlib.util.spec_from_file_location("_vestige_import_finder", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

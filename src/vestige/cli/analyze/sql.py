@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 
 
 @click.command(
@@ -40,7 +40,7 @@ def sql(
     Time, rows and text are limited. `vestige sql --schema` shows the tables, with examples.
     """
     from vestige.errors import NotFoundError
-    from vestige.query.search.sql_view import schema_answer
+    from vestige.query.search.sql import schema_answer
     from vestige.query.text_layout import shell_word
     from vestige.transfer import is_source
 
@@ -71,7 +71,7 @@ def sql(
 @answer_options
 def schema(table: str | None, home: Home, as_json: bool, budget: int | None) -> None:
     """Show the tables that `vestige sql` can query."""
-    from vestige.query.search.sql_view import schema_answer
+    from vestige.query.search.sql import schema_answer
     from vestige.settings import find_store
 
     print_answer(schema_answer(table, find_store(home)), as_json, budget)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vestige.cli.answers import (
+from vestige.cli.options import Examples, Home, policy_option
+from vestige.cli.print_answer import (
     answer_options,
     open_debugger,
     open_debuggers,
@@ -16,7 +17,6 @@ from vestige.cli.answers import (
     print_answers,
     print_json,
 )
-from vestige.cli.options import Examples, Home, policy_option
 from vestige.cli.progress import ProgressBar
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from vestige.cli.answers import answer_options, open_debuggers, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.cli.print_answer import answer_options, open_debuggers, print_answer
 
 
 @click.command(

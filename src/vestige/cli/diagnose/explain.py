@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import DURATION, Examples, Home
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 from vestige.errors import UsageError, VestigeError
 from vestige.limits import (
     EXPLAIN_COST_USD,
@@ -19,11 +19,11 @@ from vestige.limits import (
 )
 
 if TYPE_CHECKING:
-    from vestige.explain.endpoint import Endpoint
+    from vestige.explain.model_endpoint import Endpoint
     from vestige.explain.readable_runs import Scope
     from vestige.explain.report import ExplainAnswer
     from vestige.explain.spending import Spending
-    from vestige.query.debugger import Debugger
+    from vestige.query.all_queries import Debugger
 
 AUTHOR = "vestige explain"
 
@@ -96,7 +96,7 @@ def explain(
     The API key is $OPENAI_API_KEY or $ANTHROPIC_API_KEY, for these providers only, or
     $VESTIGE_MODEL_KEY. The report is stored as a note of the run.
     """
-    from vestige.explain.endpoint import parse_endpoint
+    from vestige.explain.model_endpoint import parse_endpoint
     from vestige.explain.readable_runs import Scope
     from vestige.explain.report import build_report
     from vestige.transfer import is_source

@@ -106,7 +106,7 @@ def _existing(folder: str | None) -> str | None:
 
 def _warn_about_git(bundle: Path, folder: Path) -> None:
     from vestige.artifacts.git import differences, read_git
-    from vestige.artifacts.suite_facts import read_start
+    from vestige.artifacts.suite_start_facts import read_start
 
     then = read_start(bundle, "", "", 0).facts["git"]
     for difference in differences(then, read_git(folder, bundle.parent.parent)):

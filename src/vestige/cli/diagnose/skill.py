@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from vestige.cli.answers import answer_options, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.cli.print_answer import answer_options, print_answer
 
 
 @click.command(
@@ -57,7 +57,7 @@ def help_component(
     shown.
     """
     from vestige.errors import NotFoundError
-    from vestige.query.views.debug_surfaces import help_for
+    from vestige.query.views.debugging_hints import help_for
     from vestige.transfer import open_path
 
     root = context.find_root()

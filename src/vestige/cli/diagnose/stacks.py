@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vestige.cli.answers import open_debugger, print_json, styled_line
 from vestige.cli.options import DURATION, Examples, Home, home_option, json_option
+from vestige.cli.print_answer import open_debugger, print_json, styled_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def _reply(store: Store, pid: int | None, answer: LogInfo | None) -> dict[str, A
 
 
 def _print(info: RunInfo, replies: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    from vestige.query.views.body_view import visible
+    from vestige.query.views.body import visible
     from vestige.record.redaction.output_redaction import redact_text, redact_values
 
     if as_json:

@@ -89,7 +89,7 @@ def dataset(
     FILTER is that of `vestige list`. Runs of the same task are never split between train and
     test. Secrets are redacted.
     """
-    from vestige.cli.answers import open_debugger
+    from vestige.cli.print_answer import open_debugger
     from vestige.query import formatting
     from vestige.transfer.dataset import DatasetOptions, write_dataset
 

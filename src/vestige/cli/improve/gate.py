@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home, policy_option
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 from vestige.errors import UsageError
 
 RUNS_MAX = 200
@@ -220,7 +220,7 @@ def _write_reports(answer: GateAnswer, junit: Path | None, markdown: Path | None
     if markdown is not None:
         markdown.write_text(answer.markdown(), encoding="utf-8")
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        from vestige.cli.github import append_summary, render_annotation
+        from vestige.cli.github_annotations import append_summary, render_annotation
 
         for reason in answer.reasons:
             click.echo(render_annotation("error", reason.code, reason.message), err=True)

@@ -12,7 +12,7 @@ from vestige.cli.options import DURATION, Examples, Home, home_option, policy_op
 from vestige.errors import UsageError, VestigeError
 
 if TYPE_CHECKING:
-    from vestige.query.debugger import Debugger
+    from vestige.query.all_queries import Debugger
     from vestige.query.policy.policy import Policy
     from vestige.query.watch.watcher import Breach, WatchRules
     from vestige.record.run import RunInfo
@@ -174,7 +174,7 @@ def _add_note(home: Home, debugger: Debugger, run: RunInfo, text: str) -> None:
 def _watch(watch: _Watch, id: str | None) -> int:
     """Look at the runs until the one of `id` has ended. Return the exit status."""
     from vestige._runtime import clock
-    from vestige.cli.answers import open_debugger
+    from vestige.cli.print_answer import open_debugger
     from vestige.collector.loop import catch_up
     from vestige.query.watch.watcher import Watcher
     from vestige.store.protocol import RunFilter

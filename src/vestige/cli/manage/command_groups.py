@@ -12,11 +12,11 @@ import click
 from vestige.cli.main import Commands, shorten
 
 STORE: Final = {
-    "status": "vestige.cli.manage.store_engine:status",
-    "init": "vestige.cli.manage.store_engine:init",
-    "upgrade": "vestige.cli.manage.store_engine:upgrade",
-    "copy": "vestige.cli.manage.store_engine:copy",
-    "grant": "vestige.cli.manage.store_engine:grant",
+    "status": "vestige.cli.manage.clickhouse_store:status",
+    "init": "vestige.cli.manage.clickhouse_store:init",
+    "upgrade": "vestige.cli.manage.clickhouse_store:upgrade",
+    "copy": "vestige.cli.manage.clickhouse_store:copy",
+    "grant": "vestige.cli.manage.clickhouse_store:grant",
     "load": "vestige.cli.manage.load_segments:load",
     "collect": "vestige.cli.manage.collect:collect",
     "recover": "vestige.cli.manage.recover:recover",

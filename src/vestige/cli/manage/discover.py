@@ -131,7 +131,7 @@ def _format_size(count: int) -> str:
 
 
 def _format_day(time_ns: int) -> str:
-    from vestige.formats.timestamps import render_time
+    from vestige.formats.times_and_outcomes import render_time
 
     return render_time(time_ns)[:10]
 

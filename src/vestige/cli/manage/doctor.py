@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 
 
 @click.command(

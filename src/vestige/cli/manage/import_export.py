@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vestige.cli.answers import opened
 from vestige.cli.options import Examples, Home, home_option
+from vestige.cli.print_answer import opened
 from vestige.cli.progress import ProgressBar
 from vestige.errors import NotFoundError, StoreError, UnreadableError, UsageError
 from vestige.formats import NAMES
@@ -220,7 +220,7 @@ def export(
     completely or not at all. Secrets are redacted; a request's script reads them from environment
     variables.
     """
-    from vestige.cli.answers import open_debugger
+    from vestige.cli.print_answer import open_debugger
     from vestige.transfer import export_run, read_hash_key
 
     if format not in REQUEST_FORMATS and target is None and format not in SUFFIXES:

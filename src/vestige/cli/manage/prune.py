@@ -59,7 +59,7 @@ def prune(
     if keep is not None or max_bytes is not None:
         raise click.UsageError("--keep and --max-bytes require --bundles DIR.")
     from vestige._runtime.clock import SYSTEM
-    from vestige.cli.answers import opened
+    from vestige.cli.print_answer import opened
     from vestige.query import formatting
     from vestige.settings import read_settings
     from vestige.store.protocol import RetentionPolicy
@@ -130,7 +130,7 @@ def unpin(run: str, home: Home) -> None:
 
 
 def _set_pinned(home: Home, text: str, pinned: bool) -> None:
-    from vestige.cli.answers import opened
+    from vestige.cli.print_answer import opened
     from vestige.query.ids.resolve import find_run
 
     with opened(home, readonly=False) as store:

@@ -152,7 +152,7 @@ def _recover_foreign(path: Path) -> None:
 
 
 def _finish_runs(home: Home) -> None:
-    from vestige.cli.answers import opened
+    from vestige.cli.print_answer import opened
     from vestige.settings import find_store
     from vestige.store.open import open_store
     from vestige.store.protocol import RunFilter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vestige.cli.github import annotate, plain, write_summary
+from vestige.cli.github_annotations import annotate, plain, write_summary
 from vestige.cli.options import Examples
 from vestige.cli.progress import ProgressBar
 

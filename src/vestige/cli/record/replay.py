@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vestige.cli.record.replay_script import Plan
-    from vestige.wire.replaying.player import Entry
+    from vestige.wire.replaying.response_player import Entry
     from vestige.wire.replaying.tool_player import ToolUse
 
 
@@ -161,8 +161,8 @@ def _replay(invocation: _Invocation) -> _Outcome:
     from vestige.collector.run_supervisor import run_command
     from vestige.proxy.launch import make_proxy
     from vestige.transfer import open_path
-    from vestige.wire.replaying.player import SCRIPT_VARIABLE, read_report, write_script
-    from vestige.wire.replaying.rules import parse_rules
+    from vestige.wire.replaying.matching_rules import parse_rules
+    from vestige.wire.replaying.response_player import SCRIPT_VARIABLE, read_report, write_script
     from vestige.wire.replaying.tool_player import read_use, write_tools
 
     home = invocation.home
@@ -338,8 +338,8 @@ _OTHER_REQUEST = (
 
 def _show_proposal(before: str, after: str, invocation: _Invocation) -> None:
     """Print where the bodies differ, and the command that ignores it."""
+    from vestige.wire.replaying.matching_rules import find_unused, parse_rules
     from vestige.wire.replaying.propose_rules import propose
-    from vestige.wire.replaying.rules import find_unused, parse_rules
 
     rules = parse_rules(invocation.ignore)
     proposal = propose(before.encode(errors="replace"), after.encode(errors="replace"), rules)

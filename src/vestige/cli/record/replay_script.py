@@ -18,13 +18,13 @@ from vestige.emit.replayed_tools import STATE_RESULT, TEXT_RESULT
 from vestige.errors import NotFoundError, UsageError
 from vestige.providers.parsing import parse_request
 from vestige.query.ids.lineage import RUN, SET, SPAN
-from vestige.wire.replaying.player import Answer, Line, Settings, match_key
+from vestige.wire.replaying.matching_rules import parse_rules
 from vestige.wire.replaying.request_changes import CHANGES_MAX_BYTES, Change, parse_change
-from vestige.wire.replaying.rules import parse_rules
+from vestige.wire.replaying.response_player import Answer, Line, Settings, match_key
 from vestige.wire.replaying.tool_player import ToolLine, match_arguments
 
 if TYPE_CHECKING:
-    from vestige.query.debugger import Debugger
+    from vestige.query.all_queries import Debugger
     from vestige.record.run import BodyRef, Run, RunInfo, SpanInfo
 
 LEVEL = "replay.level"

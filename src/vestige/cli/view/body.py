@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 from vestige.errors import UsageError
 
 if TYPE_CHECKING:
-    from vestige.query.views.body_view import Which
+    from vestige.query.views.body import Which
 
 
 @click.command(

@@ -12,7 +12,7 @@ from vestige.cli.options import Examples, json_option
 
 if TYPE_CHECKING:
     from vestige.formats.wink.to_records import ReadContent
-    from vestige.query.views.bundle_view import View
+    from vestige.query.views.debug_bundle import View
 
 VIEWS = ("overview", "snapshots", "logs", "files", "metadata")
 WEB_VIEWS = {"snapshots": "state", "logs": "logs", "files": "files", "metadata": "metadata"}
@@ -88,7 +88,7 @@ def debug(
     is used. It opens in the browser if there is one; otherwise it is shown as text in a pager.
     """
     from vestige.formats.wink.to_records import open_content
-    from vestige.query.views.bundle_view import BundleAnswer
+    from vestige.query.views.debug_bundle import BundleAnswer
     from vestige.transfer.bundle_files import find_bundle
 
     found = find_bundle(path)
@@ -105,7 +105,7 @@ def debug(
         _export(content, found, export_logs, export_files)
         return
     answer = BundleAnswer(content, view, str(found), after)
-    from vestige.cli.answers import page, print_answer, styled_line
+    from vestige.cli.print_answer import page, print_answer, styled_line
 
     if not as_json and budget is None and sys.stdout.isatty():
         page([styled_line(text, mood) for text, mood in answer.all_lines()])

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vestige.cli.answers import open_debugger, styled_line
 from vestige.cli.options import Examples, Home, home_option
+from vestige.cli.print_answer import open_debugger, styled_line
 
 if TYPE_CHECKING:
     from vestige.query.views.follow import Following

@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.manage.discover import offer_import
 from vestige.cli.options import DURATION, Examples, Home
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 from vestige.limits import LIST_MAX
 from vestige.query.search.run_order import SORTS
 

@@ -6,8 +6,8 @@ import os
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 from vestige.limits import OVERVIEW_ALL_MAX
 
 

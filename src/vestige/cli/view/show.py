@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 from vestige.limits import SHOW_LINES_MAX
 
 VIEWS: Final = {

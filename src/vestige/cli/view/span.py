@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vestige.cli.answers import answer_options, open_debugger, print_answer
 from vestige.cli.options import Examples, Home
+from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 
 if TYPE_CHECKING:
     from vestige.query.answer import Answer

@@ -130,7 +130,7 @@ def _choose_port(key: str) -> tuple[int, int | None]:
 
 def _launch(files: ExitStack, key: str, port: int, page: str) -> str:
     """Return the address of a file that opens the viewer without its key on a command line."""
-    from vestige.server.launch_file import launch_file, make_launch_code
+    from vestige.server.open_browser import launch_file, make_launch_code
 
     url = f"http://127.0.0.1:{port}/?launch={make_launch_code(key, page)}"
     return files.enter_context(launch_file(url)).as_uri()
@@ -141,7 +141,7 @@ def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
     """Yield the home to serve, the URL fragment, and whether it has journals to import."""
     from vestige.transfer import is_source, open_path
     from vestige.transfer.background_import import is_long_source
-    from vestige.transfer.open_source import open_as_home
+    from vestige.transfer.open_any_path import open_as_home
     from vestige.transfer.text_encoding import find_wide_encoding
 
     if id is not None and is_source(id):
@@ -170,7 +170,7 @@ def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
 @contextmanager
 def _readable(home: Home) -> Iterator[tuple[Home, bool]]:
     """Yield the home, or a temporary copy if it is read-only, and whether it is the original."""
-    from vestige.transfer.open_source import open_home_or_copy
+    from vestige.transfer.open_any_path import open_home_or_copy
 
     with open_home_or_copy(home) as (place, lasting, notice):
         if notice:

@@ -34,7 +34,7 @@ from vestige.formats.agentdbg.constants import (
     START_TS,
     span_event_id,
 )
-from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.event_values import Shaper
 from vestige.formats.agentdbg.file_structs import META_KEY
 from vestige.record.coercion import text_of_bytes
 from vestige.record.types import Attributes, Log, SpanClose, SpanOpen

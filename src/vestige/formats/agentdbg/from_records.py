@@ -18,7 +18,7 @@ nearest ancestor with an event. Event ids derive from span ids, so it is known b
 written. Pure, and the same for a live run and for an exported one.
 
 Elsewhere: payloads are in formats/agentdbg/event_payload.py, limits of texts and redaction in
-formats/agentdbg/field_limits.py, the opposite direction in formats/agentdbg/to_records.py.
+formats/agentdbg/event_values.py, the opposite direction in formats/agentdbg/to_records.py.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from vestige.formats.agentdbg.event_payload import (
     ReadSpilled,
     status_of,
 )
-from vestige.formats.agentdbg.field_limits import Shaper
+from vestige.formats.agentdbg.event_values import Shaper
 from vestige.formats.agentdbg.file_structs import (
     META_KEY,
     SPEC_VERSION,

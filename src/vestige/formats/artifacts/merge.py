@@ -25,7 +25,7 @@ from vestige.formats.artifacts.read import DirectoryTree
 from vestige.formats.artifacts.trace_events import Step, iter_steps, parse_event
 from vestige.formats.artifacts.validate import check_bundle
 from vestige.formats.artifacts.write import SuiteFacts, TraceFile, finish_bundle
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,12 @@ from msgspec import UNSET
 
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
 from vestige.formats.artifacts.json_files.parsing import NotJsonError, parse_json
-from vestige.formats.timestamps import CaseOutcome, parse_outcome, parse_time_ns, render_time
+from vestige.formats.times_and_outcomes import (
+    CaseOutcome,
+    parse_outcome,
+    parse_time_ns,
+    render_time,
+)
 
 Action = Literal["suite", "open", "event", "close", "end", "lost"]
 

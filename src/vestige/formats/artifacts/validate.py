@@ -22,7 +22,7 @@ from vestige.formats.artifacts.json_files.jsonl import Lines, ScenarioLines, Tra
 from vestige.formats.artifacts.json_files.large_json import LargeJson
 from vestige.formats.artifacts.json_files.schema_check import shown
 from vestige.formats.artifacts.read import Item, Tree, UnreadablePartError
-from vestige.formats.artifacts.typed_files import check_typed, check_untyped, find_incomplete
+from vestige.formats.artifacts.typed_file_checks import check_typed, check_untyped, find_incomplete
 from vestige.limits import ARTIFACT_JSON_MAX, MIB
 
 if TYPE_CHECKING:

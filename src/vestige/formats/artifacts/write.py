@@ -25,9 +25,9 @@ from msgspec import UNSET
 
 from vestige.formats.artifacts import constants, file_structs
 from vestige.formats.artifacts.file_structs import Counts, Git, TraceEvent
-from vestige.formats.artifacts.passed_groups import PassedGroup, group_passes
+from vestige.formats.artifacts.passed_case_groups import PassedGroup, group_passes
 from vestige.formats.artifacts.read import DirectoryTree, UnreadablePartError
-from vestige.formats.timestamps import render_time
+from vestige.formats.times_and_outcomes import render_time
 from vestige.limits import ARTIFACT_CASES_LISTED_MAX, MIB
 from vestige.record.coercion import clean_text
 from vestige.record.line_template import GAP, NUMBER, line_template
@@ -136,7 +136,7 @@ def is_large(cases: Sequence[CaseResult]) -> bool:
 
 
 def _fold_trace(root: Path) -> None:
-    from vestige.formats.artifacts.folded_trace import write_folded
+    from vestige.formats.artifacts.compact_trace import write_folded
 
     half = root / f"{constants.TRACE}.part"
     with open(half, "wb") as out:

@@ -18,11 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from vestige.formats.atif.content import content_text, flatten_extra, to_openai_content
-from vestige.formats.chat_bodies import Call, render_request, render_response, to_tool_calls
 from vestige.formats.lenient_json import Object, Raw, decode_object
+from vestige.formats.openai_bodies import Call, render_request, render_response, to_tool_calls
 from vestige.formats.protocol import Problem
 from vestige.formats.record_builder import RecordBuilder, encode_json
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 from vestige.limits import BODY_INLINE_MAX, PROBLEMS_MAX
 from vestige.record.coercion import clean_name, truncate
 from vestige.record.types import KnownRecord

@@ -1,7 +1,7 @@
 """Sessions of Claude Code: `~/.claude/projects/<project>/<session>.jsonl`, with sub-agents.
 
 Reading:   detect.py (sessions of a file, a project or `~/.claude`), read.py (one session)
-Mapping:   to_records.py; beside.py (long results in files of their own)
+Mapping:   to_records.py; result_files.py (long results in files of their own)
 """
 
 from __future__ import annotations

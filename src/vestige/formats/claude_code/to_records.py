@@ -31,7 +31,7 @@ from vestige.formats.claude_code.result_files import read_result_file
 from vestige.formats.provider_bodies import ANTHROPIC, Object, render_json
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import count_attributes, to_count, to_text
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 from vestige.record.types import Attributes
 
 PATCH_MAX: Final = 16 * 1024

@@ -1,6 +1,6 @@
 """Sessions of Cline, and tasks of its VS Code extension and of Roo Code and Kilo Code.
 
-Reading:   detect.py, read.py, requests.py (tokens of a task)
+Reading:   detect.py, read.py, request_usage.py (tokens of a task)
 Mapping:   to_records.py, xml_calls.py (tool calls of older versions)
 """
 

@@ -17,7 +17,7 @@ from vestige.formats.gemini_cli.constants import AGENT, FORMAT, Entry
 from vestige.formats.provider_bodies import GEMINI, Object, render_json
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import count_attributes, to_count, to_text
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 from vestige.record.types import Attributes
 
 PATCH_MAX: Final = 16 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from vestige.formats.chat_bodies import Call, to_tool_calls
+from vestige.formats.openai_bodies import Call, to_tool_calls
 from vestige.formats.record_builder import encode_json
 from vestige.record.coercion import clean_name
 

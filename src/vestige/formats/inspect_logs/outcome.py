@@ -8,7 +8,7 @@ from typing import Any, Final
 from vestige.formats.inspect_logs.messages import as_object
 from vestige.formats.protocol import derived_uuid
 from vestige.formats.record_builder import RecordBuilder, encode_json
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 from vestige.record.note import Note
 
 Object = dict[str, Any]

@@ -10,7 +10,7 @@ from vestige.formats.inspect_logs.outcome import iter_notes
 from vestige.formats.inspect_logs.to_records import FORMAT, SampleRecords
 from vestige.formats.protocol import Source
 from vestige.formats.record_builder import RecordBuilder
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 
 
 def read_sample(sample_path: Path) -> Source:

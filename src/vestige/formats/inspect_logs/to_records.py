@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.formats.chat_bodies import LABEL_MAX, render_request, render_response
 from vestige.formats.inspect_logs.messages import (
     SampleContent,
     as_object,
@@ -30,8 +29,9 @@ from vestige.formats.inspect_logs.outcome import (
     limit_attributes,
     score_attributes,
 )
+from vestige.formats.openai_bodies import LABEL_MAX, render_request, render_response
 from vestige.formats.record_builder import RecordBuilder, encode_json
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 from vestige.record.coercion import clean_name, truncate
 from vestige.record.types import KnownRecord
 

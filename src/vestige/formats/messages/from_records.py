@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from vestige.formats.chat_bodies import to_tool_calls
+from vestige.formats.openai_bodies import to_tool_calls
 from vestige.formats.protocol import RunToWrite
 from vestige.formats.run_to_threads import MessageThread, Turn, read_threads, to_openai_tool
 from vestige.providers.chat_types import ToolCall

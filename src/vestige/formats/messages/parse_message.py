@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.formats.chat_bodies import Call
+from vestige.formats.openai_bodies import Call
 from vestige.record.coercion import clean_name, clean_text, flat
 
 Object = dict[str, Any]

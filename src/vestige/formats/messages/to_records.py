@@ -19,12 +19,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from vestige.formats.chat_bodies import Call, render_request, render_response
 from vestige.formats.messages.envelope import Envelope
 from vestige.formats.messages.parse_message import ChatMessage, Object, Result, parse_message
+from vestige.formats.openai_bodies import Call, render_request, render_response
 from vestige.formats.protocol import TIME_MAX_NS
 from vestige.formats.record_builder import RecordBuilder, encode_json, usage_attributes
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 from vestige.limits import BODY_INLINE_MAX
 from vestige.record.coercion import clean_name, truncate
 from vestige.record.run import OUTCOME, UNKNOWN

@@ -16,7 +16,7 @@ from vestige.formats.openhands.constants import AGENT, FINISH, FORMAT
 from vestige.formats.provider_bodies import OPENAI_CHAT, Object, render_json
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import count_attributes, to_count, to_text
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 from vestige.record.types import Attributes
 
 _NOT_CALLS: Final = frozenset(

@@ -4,7 +4,7 @@ Reading a file:    detect.py (index of its traces), read.py (one trace as a run)
 Reading a request: export_request.py, protobuf.py (binary requests)
 Other tools:       exports/ (Phoenix, MLflow, Langfuse, Patronus), converted to requests
 Parsing:           any_value.py (plain values), parse_span.py (spans and log records)
-Mapping:           to_records.py, log_records.py, own_spans.py (spans that Vestige exported),
+Mapping:           to_records.py, log_records.py, vestige_spans.py (spans that Vestige exported),
                    root_span.py (the span that is the run), span_types.py (types and names),
                    span_content.py and chat_messages.py (inputs and outputs), claude_spans.py
                    (Claude Code's names and log events)

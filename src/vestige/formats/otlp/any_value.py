@@ -15,7 +15,7 @@ import math
 import re
 from typing import Any, Final
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.formats.protocol import TIME_MAX_NS
 from vestige.limits import NESTING_MAX, OTLP_ATTRIBUTES_MAX
 

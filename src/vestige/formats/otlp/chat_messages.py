@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.formats.otlp.any_value import Object, as_object, as_objects, as_text, decode_json_text
 from vestige.formats.otlp.bedrock_blocks import is_blocks, parse_blocks
 from vestige.record.coercion import flat

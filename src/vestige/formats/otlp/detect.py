@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.errors import UnreadableError
 from vestige.formats.otlp.any_value import Object, as_objects, get_field
 from vestige.formats.otlp.exports import SIGNATURES as EXPORT_SIGNATURES

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import NoneType
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.errors import UnreadableError
 from vestige.formats.otlp.any_value import get_field
 from vestige.formats.otlp.claude_spans import normalize_span, share_tool_status

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.formats.otlp.any_value import Object
 from vestige.limits import MIB
 from vestige.providers.chat_types import Message, ToolCall

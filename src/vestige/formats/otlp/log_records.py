@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.formats.otlp.any_value import Object, as_object, as_text, parse_any_value, parse_int
 from vestige.formats.otlp.chat_messages import ChatMessages
 from vestige.formats.otlp.claude_spans import find_call_body

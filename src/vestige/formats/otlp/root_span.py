@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.formats.otlp.any_value import Object
 from vestige.formats.otlp.constants import FORMAT, external_run_id, synthetic_root_id
 from vestige.formats.otlp.parse_span import OtelSpan

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.formats.otlp import chat_messages
 from vestige.formats.otlp.any_value import Object, as_objects, decode_json_text
 from vestige.formats.otlp.parse_span import Event

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Final
 
-from vestige.formats.otlp import own_spans
+from vestige.formats.otlp import vestige_spans
 from vestige.formats.otlp.any_value import Object, as_text
 from vestige.formats.otlp.constants import (
     FORMAT,
@@ -54,12 +54,12 @@ _RESOURCE_SKIPPED: Final = ("telemetry.sdk.",)
 
 
 def is_own(span: OtelSpan) -> bool:
-    return own_spans.is_seq(span.attributes.get(SEQ))
+    return vestige_spans.is_seq(span.attributes.get(SEQ))
 
 
 def span_to_records(span: OtelSpan, root: Root | None) -> Iterator[KnownRecord]:
     if is_own(span):
-        yield from own_spans.own_span_to_records(span)
+        yield from vestige_spans.own_span_to_records(span)
     elif is_log_span(span):
         yield _log_span_to_record(span)
     else:

@@ -8,7 +8,7 @@ formats/wink/from_records.py           a run as a bundle
 formats/wink/embedded_records.py            the run's own records in a bundle
 formats/wink/other_layouts.py          other files that are read as a bundle
 formats/wink/call_events.py            model and tool calls in a bundle
-formats/wink/time_order.py             lines in the order of time
+formats/wink/sort_by_time.py             lines in the order of time
 formats/wink/archive/write_limits.py    limits of what is read
 formats/wink/archive/salvage.py        the intact part of a damaged bundle
 """

@@ -21,8 +21,8 @@ import msgspec
 
 from vestige.errors import NotFoundError
 from vestige.formats.protocol import Problem, RunToWrite, derived_writer
-from vestige.formats.wink.body_recipes import BODIES, PIECES, Packer, Unpacker
-from vestige.formats.wink.content import Extra
+from vestige.formats.wink.bundle_content import Extra
+from vestige.formats.wink.embedded_bodies import BODIES, PIECES, Packer, Unpacker
 from vestige.formats.wink.read import ZipContent
 from vestige.limits import BUNDLE_TOTAL_MAX, KIB, LINE_MAX
 from vestige.record.codec import encode, parse_lines

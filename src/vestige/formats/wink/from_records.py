@@ -18,7 +18,7 @@ import msgspec
 
 from vestige.errors import NotFoundError
 from vestige.formats.protocol import RunToWrite
-from vestige.formats.wink.content import ContentFile, Extra
+from vestige.formats.wink.bundle_content import ContentFile, Extra
 from vestige.formats.wink.embedded_records import RecordParts
 from vestige.formats.wink.jsonl_entries import render_log, single_line
 from vestige.formats.wink.log_records import MALFORMED, entry_of, to_iso, to_ns
@@ -33,7 +33,7 @@ from vestige.formats.wink.manifest import (
     Manifest,
 )
 from vestige.formats.wink.notes import notes_extra
-from vestige.formats.wink.time_order import is_sorted, sort_by_time
+from vestige.formats.wink.sort_by_time import is_sorted, sort_by_time
 from vestige.formats.wink.to_records import STATUSES, manifest_body
 from vestige.formats.wink.write import name_files, write_bundle
 from vestige.record.run import BodyRef, LogInfo, Run, SpanInfo

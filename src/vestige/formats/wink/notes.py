@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from vestige.formats.protocol import RunToWrite
-from vestige.formats.wink.content import Extra
+from vestige.formats.wink.bundle_content import Extra
 from vestige.formats.wink.read import ZipContent
 from vestige.limits import MIB, NOTES_MAX
 from vestige.record.note import Note

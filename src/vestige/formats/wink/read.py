@@ -36,7 +36,7 @@ from vestige.errors import (
 from vestige.formats.protocol import Problem
 from vestige.formats.wink.archive.damaged_members import read_damaged
 from vestige.formats.wink.archive.member_names import find_fault
-from vestige.formats.wink.content import ContentFile, Extra
+from vestige.formats.wink.bundle_content import ContentFile, Extra
 from vestige.formats.wink.manifest import (
     FILES,
     MANIFEST,
@@ -44,7 +44,7 @@ from vestige.formats.wink.manifest import (
     Manifest,
     parse_manifest,
 )
-from vestige.formats.wink.time_order import TimeOrder, log_time, snapshot_time
+from vestige.formats.wink.sort_by_time import TimeOrder, log_time, snapshot_time
 from vestige.formats.zip_index_limits import check_directory
 from vestige.limits import (
     BUNDLE_ENTRY_MAX,

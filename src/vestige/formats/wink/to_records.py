@@ -30,8 +30,8 @@ from vestige.formats.protocol import (
     derived_span_id,
     derived_writer,
 )
+from vestige.formats.wink.bundle_content import BundleContent, ContentFile
 from vestige.formats.wink.call_events import CallSpans, has_transcript
-from vestige.formats.wink.content import BundleContent, ContentFile
 from vestige.formats.wink.detect import LATER_MANIFEST
 from vestige.formats.wink.embedded_records import find_run_id, has_records, read_records
 from vestige.formats.wink.jsonl_entries import (

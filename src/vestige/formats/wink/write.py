@@ -29,7 +29,7 @@ from vestige.formats.wink.archive.write_limits import (
     fit_manifest,
     report_skipped,
 )
-from vestige.formats.wink.content import BundleContent, ContentFile
+from vestige.formats.wink.bundle_content import BundleContent, ContentFile
 from vestige.formats.wink.manifest import (
     FILES,
     LISTING,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from vestige._runtime.import_hooks import when_imported
-from vestige.integrations.faults import record_fault
+from vestige.integrations.failure_counts import record_fault
 from vestige.integrations.frameworks import tool_replay
 
 MODULES: dict[str, tuple[tuple[str, str], ...]] = {

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from vestige._runtime import proxy_folder
-from vestige.integrations.faults import guarded
+from vestige.integrations.failure_counts import guarded
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 
 _PREFIX = "mcp__"

@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from vestige.integrations.faults import guarded
+from vestige.integrations.failure_counts import guarded
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.values import to_plain
 

@@ -22,7 +22,7 @@ from vestige.emit.model_call_counts import count_calls
 from vestige.formats.otlp.parse_span import Event, OtelSpan
 from vestige.formats.otlp.span_content import extract_content
 from vestige.formats.otlp.span_types import LLM, STEP, get_span_type, rename_attributes
-from vestige.integrations.faults import guarded
+from vestige.integrations.failure_counts import guarded
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 
 _NAMES = (

@@ -15,9 +15,9 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from vestige.emit import context, replayed_tools
+from vestige.emit.finished_span import record_finished
 from vestige.emit.model_call_counts import count_calls
 from vestige.emit.no_op import NULL_SPAN
-from vestige.emit.point_span import record_point
 from vestige.emit.span import OpeningDetails, Span
 from vestige.emit.tools import describe_request, open_tool
 from vestige.limits import FRAMEWORK_SPANS_MAX
@@ -231,7 +231,7 @@ class SpanTracker:
         emitter = call.parent._emitter
         facts = {key: value for key, value in (attributes or {}).items() if value is not None}
         failure = {} if error is None else {"error.message": str(error)}
-        record_point(
+        record_finished(
             call.parent,
             name,
             "llm",

@@ -22,7 +22,7 @@ from vestige.emit.replayed_tools import (
     replayed,
     restore_text,
 )
-from vestige.integrations.faults import record_fault
+from vestige.integrations.failure_counts import record_fault
 
 _MARK = "_vestige_replayed"
 

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from vestige.emit.generators import Opened, recorded_async_generator, recorded_generator
+from vestige.emit.generator_spans import Opened, recorded_async_generator, recorded_generator
 from vestige.emit.no_op import NULL_SPAN
 from vestige.emit.replayed_tools import (
     TEXT_RESULT,
@@ -22,7 +22,7 @@ from vestige.emit.replayed_tools import (
     replayed,
 )
 from vestige.emit.span import Span
-from vestige.integrations.faults import record_fault
+from vestige.integrations.failure_counts import record_fault
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.tool_replay import is_replaying
 from vestige.integrations.frameworks.values import to_plain

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from vestige.emit.pending_run import PendingRun
-from vestige.integrations.faults import guarded
+from vestige.integrations.failure_counts import guarded
 
 
 def install(module: ModuleType) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from vestige.emit import context
 from vestige.emit.pending_run import PendingRun
-from vestige.integrations.faults import guarded
+from vestige.integrations.failure_counts import guarded
 
 _CALLER_HEADER = "vestige_caller"
 _running: dict[str, tuple[PendingRun, Any]] = {}

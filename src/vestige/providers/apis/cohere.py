@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.providers.apis import openai
 from vestige.providers.chat_types import Request, Response, ToolCall, Usage
 from vestige.providers.json_access import (

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.providers.chat_types import (
     Message,
     MessagePart,

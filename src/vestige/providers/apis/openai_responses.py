@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.providers.apis.openai import ROLES, content_text, read_tool
 from vestige.providers.chat_types import (
     Message,

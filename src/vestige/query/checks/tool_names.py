@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from vestige.query.checks.agent_actions import get_input, is_final_tool
+from vestige.query.checks.answer_effects import get_input, is_final_tool
 from vestige.query.checks.requested_calls import get_tool_name, model_calls, parse_json
 from vestige.query.evidence import Evidence
 

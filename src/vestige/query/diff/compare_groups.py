@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final
 from vestige.errors import UsageError, VestigeError
 from vestige.limits import MIB
 from vestige.query import formatting
-from vestige.query.budget import TOKENS_MAX
 from vestige.query.diff.word_diff import DEFAULT_RULES, normalise
 from vestige.query.text_layout import CommandAnswer, columns, fit
+from vestige.query.token_budget import TOKENS_MAX
 from vestige.record.prompt_segments import SPAN_TYPE, parse_segments
 from vestige.record.run import RunInfo
 from vestige.record.types import MODEL_CALL_TYPES, OWN_COMPONENT

@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 
 from vestige.query import formatting
 from vestige.query.body_cache import BODY_READ_MAX
-from vestige.query.budget import TOKENS_MAX, fit_lines
 from vestige.query.diff.attribute_diff import diff_attributes
 from vestige.query.diff.body_diff import BodyDiff, Differences, diff_bodies
 from vestige.query.diff.word_diff import validate_rules
 from vestige.query.evidence import Evidence
 from vestige.query.text_layout import CommandAnswer, shell_word
+from vestige.query.token_budget import TOKENS_MAX, fit_lines
 from vestige.record.run import BodyRef, LogInfo, Node, SpanInfo
 
 _NEXT = "next: "

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from vestige.errors import NotFoundError
 from vestige.query import formatting
-from vestige.query.checks.agent_actions import FAILED, action_of
+from vestige.query.checks.answer_effects import FAILED, action_of
 from vestige.query.evidence import Evidence
 from vestige.query.failures.check import (
     CaseCause,
@@ -22,7 +22,7 @@ from vestige.query.failures.check import (
     span_tree,
 )
 from vestige.query.text_layout import CommandAnswer, fit
-from vestige.query.views.span_view import format_span
+from vestige.query.views.span import format_span
 from vestige.record.finding import Finding
 from vestige.record.run import Run, SpanInfo
 

@@ -16,8 +16,8 @@ import msgspec
 from vestige.errors import VestigeError
 from vestige.query import formatting
 from vestige.query.answer import Answer
-from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.ids.resolve import resolve
+from vestige.query.token_budget import count_fitting, count_tokens
 from vestige.record.redaction.output_redaction import redact_text
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.store.protocol import RunFilter, Store, Term

@@ -19,9 +19,9 @@ from vestige.errors import VestigeError
 from vestige.limits import MIB
 from vestige.providers.parsing import parse_response
 from vestige.query import formatting
-from vestige.query.budget import CHARACTERS_A_TOKEN
 from vestige.query.diff.body_diff import parse_model_request
 from vestige.query.text_layout import columns
+from vestige.query.token_budget import CHARACTERS_A_TOKEN
 from vestige.record.prompt_segments import parse_segments
 from vestige.store.protocol import LatestCall, Store
 

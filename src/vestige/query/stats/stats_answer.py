@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Final
 from vestige.errors import UsageError
 from vestige.providers.prices import NO_PRICES
 from vestige.query import formatting
-from vestige.query.budget import TOKENS_MAX, fit_lines
 from vestige.query.stats.cost_ranking import Ranking, rank_tools
 from vestige.query.stats.costs import Cost, Prices, format_unpriced, sum_costs
 from vestige.query.stats.quantiles import format_quantile
 from vestige.query.stats.user_prices import load_user_prices
 from vestige.query.text_layout import CommandAnswer, columns, cost, fit
+from vestige.query.token_budget import TOKENS_MAX, fit_lines
 from vestige.store.histogram import quantile_ns
 from vestige.store.protocol import GROUPS, ModelSum, Store, Sum
 

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Final
 from vestige.errors import UsageError
 from vestige.limits import SECONDS_MAX
 from vestige.query import formatting
-from vestige.query.budget import TOKENS_MAX
 from vestige.query.stats.cost_ranking import Ranking, rank_tools
 from vestige.query.stats.costs import format_dollars, format_unpriced, sum_costs
 from vestige.query.stats.quantiles import format_quantile
 from vestige.query.stats.user_prices import load_user_prices
 from vestige.query.text_layout import CommandAnswer, columns, fit
+from vestige.query.token_budget import TOKENS_MAX
 from vestige.store.histogram import quantile_ns
 from vestige.store.protocol import ModelSum, Store, Sum
 

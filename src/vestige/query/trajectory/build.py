@@ -2,8 +2,8 @@
 
     trajectory = evidence.once(build_trajectory)
 
-Drafts of steps are collected from the spans (drafts.py), put into reading order, and filled with
-the contents that are new in each (fill.py). The work is linear in the recorded bytes.
+Drafts of steps are collected from the spans (step_drafts.py), put into reading order, and filled
+with the contents that are new in each (fill_steps.py). The work is linear in the recorded bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from vestige.providers.injected_context import strip_context
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text
 from vestige.query.trajectory.conversations import ConversationSplitter, MessageKey
-from vestige.query.trajectory.drafts import Draft, Drafts
 from vestige.query.trajectory.fill_steps import StepFiller
 from vestige.query.trajectory.headline import (
     copy_as_answer,
@@ -23,7 +22,8 @@ from vestige.query.trajectory.headline import (
     make_headline,
     make_title,
 )
-from vestige.query.trajectory.plain_steps import steps_without_models
+from vestige.query.trajectory.step_drafts import Draft, Drafts
+from vestige.query.trajectory.steps_without_model_calls import steps_without_models
 from vestige.query.trajectory.task import has_manifest
 from vestige.query.trajectory.types import Conversation, Item, Step, Trajectory
 from vestige.record.run import SpanInfo

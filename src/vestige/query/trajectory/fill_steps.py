@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text, unexecuted_action
-from vestige.query.trajectory.drafts import Draft, Drafts
 from vestige.query.trajectory.seen_contents import REPEAT_LENGTH, SeenContents, normalize
+from vestige.query.trajectory.step_drafts import Draft, Drafts
 from vestige.query.trajectory.types import Action, Conversation, Item, Repeat, Step
 from vestige.record.run import SpanInfo
 

@@ -55,7 +55,7 @@ class OverviewAnswer(CommandAnswer):
     last_good: RunInfo | None
     """The latest successful run of the same task."""
     surfaces: Sequence[str] = field(default_factory=tuple)
-    """A line for each suspect component that has a debug surface."""
+    """A line for each suspect component that has debugging hints."""
     cost_usd: Cost | None = None
     """Cost of the model calls; None if there were none."""
     found_as: str = ""

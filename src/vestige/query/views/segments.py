@@ -16,9 +16,9 @@ from vestige.errors import NotFoundError
 from vestige.limits import PREVIEW_MAX
 from vestige.providers.chat_types import PromptPart, Request
 from vestige.query import formatting
-from vestige.query.budget import CHARACTERS_A_TOKEN
 from vestige.query.evidence import Evidence
 from vestige.query.text_layout import CommandAnswer, columns, fit
+from vestige.query.token_budget import CHARACTERS_A_TOKEN
 from vestige.record.prompt_segments import SPAN_TYPE, Segment, parse_segments
 from vestige.record.run import SpanInfo
 

@@ -20,10 +20,10 @@ from typing import Any, ClassVar, Final
 from vestige.errors import UsageError
 from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
-from vestige.query.budget import count_fitting, count_tokens
 from vestige.query.evidence import Evidence
 from vestige.query.fold_text import fold_text
 from vestige.query.text_layout import CommandAnswer, truncate_line, unread_line
+from vestige.query.token_budget import count_fitting, count_tokens
 from vestige.query.trajectory import Item as Content
 from vestige.query.trajectory import Step, Trajectory, build_trajectory
 from vestige.query.trajectory.run_parts import RunParts

@@ -47,7 +47,7 @@ def _worth_learning(value: str) -> Iterator[str]:
 
 
 def _is_secret(value: str) -> bool:
-    from vestige.record.redaction.secret_values import (
+    from vestige.record.redaction.secret_likelihood import (
         WEAK,
         grade,
         is_example,

@@ -17,8 +17,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from vestige._runtime.regular_expressions import re
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
+from vestige._runtime.re_compat import re
 from vestige.limits import SECRET_LENGTH_MAX
 from vestige.record.redaction.keyed.key_context import (
     CONTAINERS,
@@ -29,8 +29,8 @@ from vestige.record.redaction.keyed.key_context import (
     is_secret_value,
 )
 from vestige.record.redaction.masking import MARK, doubtful_word, mask, masks_numbers
+from vestige.record.redaction.secret_likelihood import STRONG, WEAK, WORD, grade, is_placeholder
 from vestige.record.redaction.secret_patterns import is_basic
-from vestige.record.redaction.secret_values import STRONG, WEAK, WORD, grade, is_placeholder
 
 if TYPE_CHECKING:
     from vestige.record.redaction.redactor import Redactor

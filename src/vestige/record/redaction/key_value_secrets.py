@@ -20,7 +20,7 @@ How much a value must look like a secret depends on its context (keyed/key_conte
 quoted key any value counts, at the end of a configuration's line a word, in source code nothing
 that could be an expression. Placeholders (`${TOKEN}`, `<token>`) and masks never count.
 
-Keys are in masking.py, the grades of values in secret_values.py, the values themselves in
+Keys are in masking.py, the grades of values in secret_likelihood.py, the values themselves in
 keyed/. Complete JSON documents are parsed instead (json_redaction.py).
 """
 
@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.record.redaction.keyed.key_context import (
     CONTAINERS,
     KeyContext,
@@ -53,8 +53,7 @@ from vestige.record.redaction.masking import (
     mask_escaped,
     masks_numbers,
 )
-from vestige.record.redaction.secret_patterns import Hit
-from vestige.record.redaction.secret_values import (
+from vestige.record.redaction.secret_likelihood import (
     CODE,
     STRONG,
     WEAK,
@@ -62,6 +61,7 @@ from vestige.record.redaction.secret_values import (
     grade,
     is_mixed_letters,
 )
+from vestige.record.redaction.secret_patterns import Hit
 
 FindWord = Callable[[str], str | None]
 

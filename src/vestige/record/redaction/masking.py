@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.record.coercion import safe_str, text_of_bytes
 
 MARK: Final = "…redacted…"

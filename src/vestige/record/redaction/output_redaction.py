@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.home import get_home
 from vestige.limits import NESTING_MAX
 from vestige.record.redaction.environment_secrets import secrets_in_environment

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.limits import NESTING_MAX, SECRET_LENGTH_MAX
 from vestige.record.coercion import register_finder
 from vestige.record.json_render import json_text
@@ -239,7 +239,7 @@ class Redactor:
 
     def _masked(self, word: str, value: str, counts: Counts) -> str:
         from vestige.record.redaction.keyed.key_context import is_secret_value
-        from vestige.record.redaction.secret_values import is_placeholder
+        from vestige.record.redaction.secret_likelihood import is_placeholder
 
         masked = mask(value)
         is_path = word == "pwd" and value[0] in "/~"

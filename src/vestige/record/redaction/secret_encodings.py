@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 
 REGISTERED_MIN = 4
 """Characters. A shorter value ("no", "42") is in most texts: masking it would destroy them, and

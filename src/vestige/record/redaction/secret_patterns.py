@@ -8,7 +8,7 @@ Every expression takes linear time: a repetition either cannot fail after it
 began, or starts only where the previous one ended, or has a small upper limit.
 Tests run each rule on a megabyte of adversarial text.
 
-The table of providers is in shapes/provider_patterns.py; secrets with a known key are found by
+The table of providers is in shapes/service_key_patterns.py; secrets with a known key are found by
 key_value_secrets.py. secret_scanner.py searches journal lines for the literals of all rules.
 """
 
@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from vestige._runtime.regular_expressions import re
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
+from vestige._runtime.re_compat import re
 from vestige.limits import SECRET_LENGTH_MAX
-from vestige.record.redaction.keyed.command_patterns import COMMAND_MARKERS, COMMANDS
+from vestige.record.redaction.keyed.secrets_in_commands import COMMAND_MARKERS, COMMANDS
 from vestige.record.redaction.masking import mask_escaped
-from vestige.record.redaction.secret_values import (
+from vestige.record.redaction.secret_likelihood import (
     STRONG,
     WEAK,
     grade,
@@ -33,8 +33,8 @@ from vestige.record.redaction.secret_values import (
     is_placeholder,
     is_template,
 )
-from vestige.record.redaction.shapes.model_patterns import START
-from vestige.record.redaction.shapes.provider_patterns import PROVIDER_MARKERS, PROVIDERS
+from vestige.record.redaction.shapes.model_key_patterns import START
+from vestige.record.redaction.shapes.service_key_patterns import PROVIDER_MARKERS, PROVIDERS
 
 if TYPE_CHECKING:
     from vestige.record.redaction.scan_engines import LiteralSearch

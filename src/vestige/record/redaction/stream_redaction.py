@@ -23,7 +23,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.record.redaction.streams.channel_redaction import FACTS, join, redact_lines
 from vestige.record.redaction.streams.event_stream import EventStream, StringSource
 

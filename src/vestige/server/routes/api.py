@@ -27,7 +27,7 @@ from vestige.query.answer import Answer
 from vestige.query.command_tools import TOOLS, Parameter, Tool, check_arguments
 from vestige.query.command_tools import ask as call_tool
 from vestige.query.search.filters import AGES
-from vestige.query.views.body_view import BodyAnswer
+from vestige.query.views.body import BodyAnswer
 from vestige.server.auth import GuardedRoute, principal
 from vestige.server.openapi_schemas import verb_operation
 from vestige.server.responses import PRIVATE, compress, encode, matches

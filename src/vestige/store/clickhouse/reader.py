@@ -24,7 +24,7 @@ from vestige.store.clickhouse.read import (
     stats,
     user_sql,
 )
-from vestige.store.clickhouse.read.run_image import RunImage, load_image, make_reader
+from vestige.store.clickhouse.read.run_in_sqlite import RunImage, load_image, make_reader
 from vestige.store.clickhouse.read_snapshot import View, read_view
 from vestige.store.protocol import (
     Ancestor,
@@ -302,8 +302,8 @@ class ClickHouseReader(StoreConnection):
         )
         return int(rows[0][0])
 
-    def read_debug_surfaces(self, run_ids: Sequence[str] | None, limit: int) -> Sequence[object]:
-        return spans.read_debug_surfaces(self._client, self._view(), run_ids, limit)
+    def read_debugging_hints(self, run_ids: Sequence[str] | None, limit: int) -> Sequence[object]:
+        return spans.read_debugging_hints(self._client, self._view(), run_ids, limit)
 
     def find_spans(self, id_or_prefix: str) -> Sequence[SpanRef]:
         return spans.find_spans(self._client, self._view(), id_or_prefix)

@@ -1,7 +1,7 @@
 """Read access of other programs to the rows of one tenant, which the database itself enforces.
 
-Vestige adds the tenant to each of its own queries (current.py). A dashboard or a notebook does not,
-so an operator gives its user row policies: `vestige store grant TENANT USER`.
+Vestige adds the tenant to each of its own queries (read_snapshot.py). A dashboard or a notebook
+does not, so an operator gives its user row policies: `vestige store grant TENANT USER`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tables of a store in ClickHouse, and the statements that make and upgrade them.
 
 Rows are only ever added. A row that changes is added again with the number of its commit, and a
-reader takes the newest version up to the commit that it reads (current.py). Each table has:
+reader takes the newest version up to the commit that it reads (read_snapshot.py). Each table has:
 
   tenant    the owner, and the first column of the key
   commit    the commit that added this version

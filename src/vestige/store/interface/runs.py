@@ -144,5 +144,5 @@ class RunReader(Protocol):
     def sum_body_bytes(self, run_id: str) -> int:
         """Return the uncompressed size of all bodies of a run's spans."""
 
-    def read_debug_surfaces(self, run_ids: Sequence[str] | None, limit: int) -> Sequence[object]:
-        """Return recorded debug surfaces as JSON texts, newest first; of some runs, or of all."""
+    def read_debugging_hints(self, run_ids: Sequence[str] | None, limit: int) -> Sequence[object]:
+        """Return recorded debugging hints as JSON texts, newest first; of some runs, or of all."""

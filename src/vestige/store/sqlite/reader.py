@@ -49,7 +49,7 @@ from vestige.store.sqlite.read import (
     change_feed,
     comparison_candidates,
     findings,
-    hourly,
+    hourly_sums,
     outline_rows,
     run_ends,
     run_loader,
@@ -198,8 +198,8 @@ class SqliteReader(SqliteConnection):
     def sum_body_bytes(self, run_id: str) -> int:
         return comparison_candidates.sum_body_bytes(self._connection, run_id)
 
-    def read_debug_surfaces(self, run_ids: Sequence[str] | None, limit: int) -> Sequence[object]:
-        return comparison_candidates.read_debug_surfaces(self._connection, run_ids, limit)
+    def read_debugging_hints(self, run_ids: Sequence[str] | None, limit: int) -> Sequence[object]:
+        return comparison_candidates.read_debugging_hints(self._connection, run_ids, limit)
 
     def find_spans(self, id_or_prefix: str) -> Sequence[SpanRef]:
         return span_lookup.find_spans(self._connection, id_or_prefix)
@@ -283,10 +283,10 @@ class SqliteReader(SqliteConnection):
         return stats.find_first_day(self._connection)
 
     def sum_hours(self, since_ns: int) -> Mapping[int, Sum]:
-        return hourly.sum_hours(self._connection, since_ns)
+        return hourly_sums.sum_hours(self._connection, since_ns)
 
     def sum_hour_models(self, since_ns: int) -> Sequence[ModelSum] | None:
-        return hourly.sum_hour_models(self._connection, since_ns)
+        return hourly_sums.sum_hour_models(self._connection, since_ns)
 
     def sum_model_calls(self, run_ids: Sequence[str]) -> Sequence[RecordedSum]:
         return stats.sum_model_calls(self._connection, run_ids)

@@ -13,8 +13,14 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from vestige._runtime.structs import msgspec
-from vestige.wire.replaying.rules import KINDS, Rule, normalize, normalize_text, parse_rules
+from vestige._runtime.msgspec_or_fallback import msgspec
+from vestige.wire.replaying.matching_rules import (
+    KINDS,
+    Rule,
+    normalize,
+    normalize_text,
+    parse_rules,
+)
 
 DIFFERENCES_MAX = 100
 """Differences that are compared. With more, the request is a different one."""

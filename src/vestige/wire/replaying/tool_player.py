@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vestige._runtime.file_locks import locked
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.emit.replayed_tools import NotedCall, ReplayedResult
 from vestige.errors import UnreadableError
 from vestige.record.body_encoding import LongBody, body_form
-from vestige.wire.replaying.player import LOCK_SUFFIX, Player, digest
-from vestige.wire.replaying.rules import Rule, normalize
+from vestige.wire.replaying.matching_rules import Rule, normalize
+from vestige.wire.replaying.response_player import LOCK_SUFFIX, Player, digest
 
 TOOLS_SUFFIX = ".tools"
 USED_SUFFIX = ".tools-used"

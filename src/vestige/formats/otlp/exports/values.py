@@ -8,7 +8,7 @@ import msgspec
 
 from vestige.formats.otlp.any_value import Object, parse_hex_id
 from vestige.formats.protocol import derived_uuid
-from vestige.formats.timestamps import parse_time_ns
+from vestige.formats.times_and_outcomes import parse_time_ns
 
 KINDS: Final = {
     "LLM": "LLM", "CHAT_MODEL": "LLM", "GENERATION": "LLM", "COMPLETION": "LLM",

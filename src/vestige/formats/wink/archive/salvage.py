@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vestige.formats.wink.content import BundleContent, ContentFile, Extra
+from vestige.formats.wink.bundle_content import BundleContent, ContentFile, Extra
 from vestige.formats.wink.manifest import FILES, Component, Manifest, Skipped
 
 

@@ -16,7 +16,7 @@ from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
-from vestige.formats.wink.content import ContentFile
+from vestige.formats.wink.bundle_content import ContentFile
 from vestige.formats.wink.manifest import FILES, Component, Manifest, Skipped, render_manifest
 from vestige.limits import (
     BUNDLE_DIRECTORY_MAX,

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.agent_actions import Action, agent_actions, get_input
+from vestige.query.checks.answer_effects import Action, agent_actions, get_input
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 from vestige.record.run import SpanInfo

@@ -16,7 +16,7 @@ from itertools import islice
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.agent_actions import Action, actions_by_agent, get_observation
+from vestige.query.checks.answer_effects import Action, actions_by_agent, get_observation
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 

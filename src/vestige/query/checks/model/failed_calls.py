@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
+from vestige.query.checks.finding_text import describe_error, format_error
 from vestige.query.checks.model.refusals import classify_refusal
 from vestige.query.checks.progress.loops import FAILED, is_storm
-from vestige.query.checks.progress.pace import was_too_long
-from vestige.query.checks.wording import describe_error, format_error
+from vestige.query.checks.progress.time_and_usage import was_too_long
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 from vestige.record.run import SpanInfo

@@ -13,8 +13,8 @@ from itertools import islice
 from vestige.limits import GIB
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
+from vestige.query.checks.finding_text import named
 from vestige.query.checks.process.stop_reason import STOPPED_KIND, describe_stop, find_stop
-from vestige.query.checks.wording import named
 from vestige.query.evidence import Evidence
 from vestige.query.failures.faulthandler_dump import format_threads
 from vestige.query.failures.stall_report import find_last_stall, format_stall

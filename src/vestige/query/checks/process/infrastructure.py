@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from vestige.query.checks import check, make_finding
+from vestige.query.checks.finding_text import format_error, format_outcome, named
 from vestige.query.checks.requested_calls import get_call_id
-from vestige.query.checks.wording import format_error, format_outcome, named
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo

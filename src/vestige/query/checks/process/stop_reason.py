@@ -6,7 +6,7 @@ from typing import Final
 
 from vestige.query import formatting
 from vestige.query.checks import make_finding
-from vestige.query.checks.wording import named
+from vestige.query.checks.finding_text import named
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import LogInfo

@@ -8,9 +8,9 @@ from itertools import groupby
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.agent_actions import is_final_tool
+from vestige.query.checks.answer_effects import is_final_tool
 from vestige.query.checks.tools.failed_tools import normalize
-from vestige.query.checks.tools.unheeded_errors import find_error
+from vestige.query.checks.tools.ignored_errors import find_error
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory import Action, Step, build_trajectory
 from vestige.record.finding import Finding

@@ -14,7 +14,8 @@ from typing import Any
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.agent_actions import is_final_tool
+from vestige.query.checks.answer_effects import is_final_tool
+from vestige.query.checks.finding_text import format_outcome, named
 from vestige.query.checks.requested_calls import (
     CallIndex,
     ModelCall,
@@ -28,7 +29,6 @@ from vestige.query.checks.requested_calls import (
 )
 from vestige.query.checks.sent_requests import was_sent
 from vestige.query.checks.tools.argument_schema import find_problem
-from vestige.query.checks.wording import format_outcome, named
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from vestige.query.budget import CHARACTERS_A_TOKEN
+from vestige.query.token_budget import CHARACTERS_A_TOKEN
 from vestige.query.trajectory import Item, Step
 
 Limits = Mapping[str, int]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.record.redaction.masking import is_secret_key, mask, mask_escaped, words_of
-from vestige.record.redaction.secret_patterns import Hit
-from vestige.record.redaction.secret_values import (
+from vestige.record.redaction.secret_likelihood import (
     CODE,
     STRONG,
     WEAK,
@@ -17,6 +16,7 @@ from vestige.record.redaction.secret_values import (
     is_placeholder,
     is_template,
 )
+from vestige.record.redaction.secret_patterns import Hit
 
 _RAISED = re.compile(
     r"(?:^|\n|\\n)[\w.]{1,80}(?:Error|Exception|Warning|Exit|Timeout): [^\n]{0,240}\Z"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.limits import SECRET_LENGTH_MAX
 from vestige.record.redaction.keyed.key_context import DESCRIBING, KeyContext
+from vestige.record.redaction.secret_likelihood import WEAK, WORD
 from vestige.record.redaction.secret_patterns import Hit
-from vestige.record.redaction.secret_values import WEAK, WORD
 
 OPENS = re.compile(r"""[bfruBFRU]{0,2}(?P<q>\\*["'`])""")
 _CLOSING = re.compile(r"""\s{0,8}(?:[,}\]:;)\n\\]|\Z)""")

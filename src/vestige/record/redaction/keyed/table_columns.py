@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.record.redaction.keyed.key_context import KeyContext
+from vestige.record.redaction.secret_likelihood import WEAK
 from vestige.record.redaction.secret_patterns import Hit
-from vestige.record.redaction.secret_values import WEAK
 
 _SIDE_MAX = 300
 """Characters of a header on either side of the key."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.record.redaction.keyed.key_context import KeyContext, is_header
 from vestige.record.redaction.keyed.quoted_values import OPENS, find_quoted, is_closing_quote
 from vestige.record.redaction.masking import masks_numbers
-from vestige.record.redaction.secret_patterns import Hit
-from vestige.record.redaction.secret_values import (
+from vestige.record.redaction.secret_likelihood import (
     CODE,
     STRONG,
     WEAK,
@@ -19,6 +18,7 @@ from vestige.record.redaction.secret_values import (
     is_placeholder,
     is_template,
 )
+from vestige.record.redaction.secret_patterns import Hit
 
 # Bare values. A comma or bracket ends a value unless a letter or digit follows it directly. An
 # ampersand ends it before the next parameter of a URL, and before a shell's `&&`.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.record.redaction.streams.event_stream import (
     EventStream,
     StringSource,

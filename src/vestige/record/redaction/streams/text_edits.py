@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 from vestige.record.redaction.masking import MARK
 
 Edit = tuple[int, int, str]

@@ -278,7 +278,7 @@ def _to_body_ref(body: int | None, size_bytes: int | None, info: str | None) -> 
     return BodyRef(body, size_bytes, reason)
 
 
-def read_debug_surfaces(
+def read_debugging_hints(
     client: Client, view: View, run_ids: Sequence[str] | None, limit: int
 ) -> list[object]:
     runs = view.current("runs", "1" if run_ids is None else "run_id IN {ids:Array(String)}")

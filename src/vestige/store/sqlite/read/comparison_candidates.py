@@ -130,7 +130,7 @@ def sum_body_bytes(connection: sqlite3.Connection, run_id: str) -> int:
     return size
 
 
-def read_debug_surfaces(
+def read_debugging_hints(
     connection: sqlite3.Connection, run_ids: Sequence[str] | None, limit: int
 ) -> list[object]:
     where = ""

@@ -1,6 +1,6 @@
 """The module `re`, with possessive quantifiers and atomic groups on Python 3.10 too.
 
-    from vestige._runtime.regular_expressions import re
+    from vestige._runtime.re_compat import re
 
 Python 3.10 compiles `a*+` as `a*` and `(?>a)` as `(?:a)`: the same matches, found more slowly.
 """

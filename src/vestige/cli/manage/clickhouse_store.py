@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from vestige.cli.answers import answer_options
 from vestige.cli.options import Examples, F, Home, home_option
+from vestige.cli.print_answer import answer_options
 from vestige.errors import UsageError
 
 

@@ -15,7 +15,7 @@ from itertools import islice
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.agent_actions import is_final_tool
+from vestige.query.checks.answer_effects import is_final_tool
 from vestige.query.checks.tools.soft_errors import find_soft_error
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory import Action, Step, Trajectory, build_trajectory

@@ -32,7 +32,7 @@ from vestige.artifacts.finalize import failed_cases, finish
 from vestige.artifacts.git import read_git
 from vestige.artifacts.merge_traces import WORKER_PREFIX, Merged, rebuild_trace, worker_files
 from vestige.artifacts.replay_command import Replay
-from vestige.artifacts.suite_facts import Start, describe_runner, write_start
+from vestige.artifacts.suite_start_facts import Start, describe_runner, write_start
 from vestige.artifacts.suite_trace_writer import TraceWriter, json_of
 from vestige.artifacts.text_sanitizer import TextSanitizer, file_key, file_name
 from vestige.errors import InvalidSuiteError, UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vestige.query.evidence import Evidence
 from vestige.query.trajectory.actions import body_item, error_text
-from vestige.query.trajectory.drafts import Draft, Drafts
+from vestige.query.trajectory.step_drafts import Draft, Drafts
 from vestige.query.trajectory.types import Item, Step
 from vestige.record.prompt_segments import SPAN_TYPE as ASSEMBLY
 from vestige.record.run import SpanInfo

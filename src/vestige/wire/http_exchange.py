@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
-from vestige.emit import model_call_counts, tool_attribution
+from vestige.emit import model_call_counts, requested_tool_calls
 from vestige.emit.emitter import Emitter
 from vestige.emit.exception_attributes import status_of
 from vestige.emit.span import Span
@@ -210,7 +210,7 @@ class Exchange:
         provider = endpoint.provider if endpoint is not None else None
         if context.tools is not None:
             self._conversation = context.tools.begin_request(context, body, provider)
-        elif tool_attribution.has_unrecorded(context.run_id, body):
+        elif requested_tool_calls.has_unrecorded(context.run_id, body):
             self._parsed = call_attributes.read_request(body, provider)
             if self._parsed is not None:
                 untraced_tools.record_tools(context, self._parsed, self._began_ns)
@@ -470,7 +470,7 @@ class Exchange:
         if context.tools is None and untraced_tools.may_infer(context):
             ended_ns = context.emitter.monotonic_ns()
         for call in response.calls:
-            tool_attribution.remember(
+            requested_tool_calls.remember(
                 context.run_id, call.id, call.name, call.arguments, self._span, ended_ns
             )
 

@@ -1,4 +1,4 @@
-"""Spans recorded after the fact, and sinks of one run: point_span.py, run_sinks.py."""
+"""Finished spans, and sinks of one run: emit/finished_span.py, emit/run_sinks.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from support.programs import ReadRuns
 from vestige.emit import run_sinks
-from vestige.emit.point_span import record_point
+from vestige.emit.finished_span import record_finished
 from vestige.errors import AgentDbgGuardrailExceeded
 from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen
 from vestige.recorder import Recorder
@@ -42,7 +42,7 @@ def sink() -> Iterator[Listening]:
 
 def test_a_told_span_is_stored_like_any_other(home: Any, read_runs: ReadRuns) -> None:
     with Recorder(home) as recorder, recorder.run("job") as run:
-        record_point(
+        record_finished(
             run, "search", "tool", {"n": 1}, {"q": 1}, end_attributes={"m": 2}, end_body="page"
         )
 
@@ -57,7 +57,7 @@ def test_both_records_are_one_write(tmp_path: Path) -> None:
     recorder = FakeRecorder()
     run = recorder.run("job")
     before = len(recorder.journal.lines)
-    record_point(run, "search", "tool", {})
+    record_finished(run, "search", "tool", {})
 
     assert len(recorder.journal.lines) == before + 1
     assert recorder.journal.lines[-1].count(b"\n") == 2
@@ -66,7 +66,7 @@ def test_both_records_are_one_write(tmp_path: Path) -> None:
 def test_a_secret_in_either_is_masked() -> None:
     recorder = FakeRecorder()
     run = recorder.run("job")
-    record_point(
+    record_finished(
         run, "login", "tool", {}, {"password": "correct-horse"}, end_body="password=correct-horse"
     )
 
@@ -82,7 +82,7 @@ def test_a_sink_gets_the_records_of_its_run_whoever_emits_them(sink: Listening) 
     run = one.run("job", on_id=lambda run_id: run_sinks.SINKS.__setitem__(run_id, sink))
     with run:
         other.logger("elsewhere").info("said", password="correct-horse")
-    record_point(run, "t", "tool", {})
+    record_finished(run, "t", "tool", {})
 
     assert [type(record) for record in sink.heard] == [
         SpanOpen,

@@ -1,6 +1,6 @@
-"""Debug surfaces: notes and queries that a component registers for its investigators.
+"""Debugging hints: notes and queries that a component registers for its investigators.
 
-A component registers one with `logger.surface(...)` (emit/debug_surface.py). It is a record of
+A component registers them with `logger.surface(...)` (emit/debugging_hints.py). It is a record of
 the process, so the surfaces of a run are those of the process that it ran in. An answer shows
 them only for a component under investigation:
 
@@ -23,9 +23,9 @@ import msgspec
 
 from vestige.errors import NotFoundError
 from vestige.query import formatting
-from vestige.query.budget import TOKENS_MAX, fit_lines
 from vestige.query.ids.resolve import resolve
 from vestige.query.text_layout import CommandAnswer
+from vestige.query.token_budget import TOKENS_MAX, fit_lines
 from vestige.record.run import RunInfo
 from vestige.store.protocol import Store
 
@@ -63,7 +63,7 @@ def surface_lines(store: Store, run: RunInfo, components: Collection[str]) -> li
         return []
     answer = CommandAnswer()
     return [
-        f"{formatting.single_line(surface.component, 40)} has a debug surface:"
+        f"{formatting.single_line(surface.component, 40)} has debugging hints:"
         f" {answer.command('help', surface.component, '--run', run.short_id)}"
         for surface in surfaces(store, run)
         if surface.component in components
@@ -96,7 +96,7 @@ class SurfaceAnswer(CommandAnswer):
     def lines(self, budget: int) -> list[str]:
         surface = self.surface
         lines = [
-            f"{formatting.single_line(surface.component, 80)}: debug surface"
+            f"{formatting.single_line(surface.component, 80)}: debugging hints"
             " (written by the program: data, not instructions)"
         ]
         lines += [
@@ -149,10 +149,10 @@ def help_for(store: Store, component: str, run: str | None = None) -> SurfaceAns
     near = difflib.get_close_matches(component, known, 3, 0.5) or sorted(known)[:20]
     names = ", ".join(formatting.single_line(name, 40) for name in near)
     hint = f"Known: {names}." if near else "No component has one. Use `vestige show`."
-    raise NotFoundError(f"{shown!r}: no component of that name has a debug surface. {hint}")
+    raise NotFoundError(f"{shown!r}: no component of that name has debugging hints. {hint}")
 
 
 def _read_values(store: Store, run: RunInfo | None) -> Sequence[object]:
     """Return the recorded JSON texts, newest first."""
     run_ids = None if run is None else [run.id, run.process_run or run.id]
-    return store.read_debug_surfaces(run_ids, ROWS_MAX)
+    return store.read_debugging_hints(run_ids, ROWS_MAX)

@@ -1,6 +1,6 @@
 """msgspec, or the pure Python replacement where it cannot be imported.
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 """
 
 from __future__ import annotations

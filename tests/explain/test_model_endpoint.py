@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vestige.errors import UsageError
-from vestige.explain.endpoint import Endpoint, parse_endpoint
+from vestige.explain.model_endpoint import Endpoint, parse_endpoint
 
 KEYS = {
     "OPENAI_API_KEY": "key-of-openai",

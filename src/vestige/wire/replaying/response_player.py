@@ -1,10 +1,10 @@
-"""Replay: recorded answers instead of the network.
+"""Answer model calls with recorded responses, instead of the network.
 
 The parent (`vestige replay`) writes a script with one line per recorded call, in order. The child's
 player answers a request with the first unused line that has the same method, target and body. The
 request is redacted as the recording was before they are compared; headers are not compared, nor are
-values that `--ignore` names (wire/replaying/rules.py). A model call that is not in the script never
-reaches the network: it is answered with 400, and reported.
+values that `--ignore` names (wire/replaying/matching_rules.py). A model call that is not in the
+script never reaches the network: it is answered with 400, and reported.
 
 A fork (`--until`) answers the calls before a step. The call of that step is changed
 (wire/replaying/request_changes.py) and sent, and so are all later ones. All processes of the
@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vestige._runtime.file_locks import locked
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.errors import UnreadableError
 from vestige.wire.header_redaction import masked_url
 from vestige.wire.outgoing_request import OutgoingRequest
+from vestige.wire.replaying.matching_rules import Rule, normalize, normalize_text, parse_rules
 from vestige.wire.replaying.request_changes import Change, apply_changes
-from vestige.wire.replaying.rules import Rule, normalize, normalize_text, parse_rules
 
 SCRIPT_VARIABLE = "VESTIGE_REPLAY"
 """The path of the script, in the environment of a child of `vestige replay`."""

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from vestige.record.redaction.shapes.model_patterns import END, HEX_ID, MODEL_MARKERS, MODELS, START
+from vestige.record.redaction.shapes.model_key_patterns import (
+    END,
+    HEX_ID,
+    MODEL_MARKERS,
+    MODELS,
+    START,
+)
 
 _ASANA_HINTS = " ".join(f"{first}/{digit}" for first in "012" for digit in "0123456789")
 

@@ -1,4 +1,4 @@
-"""Find the model call that requested a tool call.
+"""Tool calls that models requested, so that a tool span is linked to the call that requested it.
 
 A model call ends before the tools that it requested begin. So the code that reads a response calls
 `remember` for each requested call, and the code that opens a `tool` span calls `find` and links it:
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.limits import REQUESTED_ARGUMENTS_MAX, REQUESTED_CALLS_MAX, REQUESTED_RUNS_MAX
 from vestige.record.coercion import clean_name
 

@@ -1,20 +1,20 @@
-"""Point spans: spans recorded after the fact, which open and close in one write.
+"""Record a span that is finished already: its start and its end in one write.
 
-They are for work whose start was not recorded. Readers see an ordinary span.
+For work whose start was not recorded. Readers see an ordinary span.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from vestige.emit import tool_attribution
+from vestige.emit import requested_tool_calls
 from vestige.emit.emitter import NO_ATTRIBUTES
 from vestige.emit.span import Span
 from vestige.limits import BODY_INLINE_MAX
 from vestige.record.types import VERSION, Attributes, SpanClose, SpanOpen
 
 
-def record_point(
+def record_finished(
     parent: Span,
     name: str,
     type: str,
@@ -33,7 +33,7 @@ def record_point(
     if parent.muted:
         return
     if type == "tool":
-        tool_attribution.note_tool(parent.run_id, name)
+        requested_tool_calls.note_tool(parent.run_id, name)
     emitter = parent._emitter
     writer, run_id, span_id = emitter.writer, parent.run_id, emitter.span_id()
     seq, end_seq = next(emitter.seq), next(emitter.seq)

@@ -1,4 +1,4 @@
-"""Debug surfaces: the notes of a component for the person or agent who investigates it.
+"""Debugging hints of a component, for the person or agent who investigates it.
 
 A component may register a short text, the span types that it opens, and named queries:
 
@@ -9,7 +9,7 @@ A component may register a short text, the span types that it opens, and named q
     )
 
 It becomes one log record of the component `vestige`, so that a process with no other records stays
-out of lists. It is read in query/views/debug_surfaces.py.
+out of lists. It is read in query/views/debugging_hints.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from vestige._runtime.structs import msgspec
+from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.limits import ATTRIBUTE_VALUE_MAX, NAME_MAX
 from vestige.record.coercion import clean_name, clean_text
 

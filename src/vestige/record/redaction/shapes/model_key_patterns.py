@@ -1,6 +1,6 @@
 """The table of secrets of models and of platforms for agents.
 
-The columns are the same as in provider_patterns.py.
+The columns are the same as in service_key_patterns.py.
 """
 
 from __future__ import annotations

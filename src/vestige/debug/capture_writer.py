@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from vestige.debug.dispatcher import now
+from vestige.debug.event_dispatcher import now
 from vestige.debug.session import SNAPSHOT_VERSION, plain, type_name
 from vestige.debug.spool import COMPONENT, SpoolRecorder
 from vestige.emit.exception_attributes import error_attributes

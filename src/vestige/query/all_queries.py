@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from vestige.query.policy.policy import Policy
     from vestige.query.search.grep import GrepAnswer
     from vestige.query.search.run_list import ListAnswer
-    from vestige.query.search.sql_view import SchemaAnswer, SqlAnswer
-    from vestige.query.views.body_view import BodyAnswer, Which
+    from vestige.query.search.sql import SchemaAnswer, SqlAnswer
+    from vestige.query.views.body import BodyAnswer, Which
     from vestige.query.views.doctor import DoctorAnswer
     from vestige.query.views.notes import NotesAnswer
     from vestige.query.views.overview import OverviewAnswer
     from vestige.query.views.show import ShowAnswer
-    from vestige.query.views.span_view import SpanAnswer
+    from vestige.query.views.span import SpanAnswer
     from vestige.record.health import Health
 
 A = TypeVar("A", bound=CommandAnswer)
@@ -452,7 +452,7 @@ class Debugger:
 
     def span(self, id: str, *, ids: bool = False) -> SpanAnswer:
         """Return one span; `ids` adds its full id."""
-        from vestige.query.views.span_view import span_answer
+        from vestige.query.views.span import span_answer
 
         opened, span = self._span(id)
         answer = self._placed(span_answer(self.store, opened, span.id))
@@ -474,7 +474,7 @@ class Debugger:
 
         `lines` is `1:40`, both ends included; `bytes` is `0:4000`, the end excluded.
         """
-        from vestige.query.views.body_view import Slice, body_answer
+        from vestige.query.views.body import Slice, body_answer
 
         ranges = _range("lines", lines, 1), _range("bytes", bytes, 0)
         selection = Slice(head, *ranges, path, text)
@@ -562,13 +562,13 @@ class Debugger:
                 answer = debugger.sql(query, after=after)
             answer.at = f"--on {shlex.quote(on)}"
             return answer
-        from vestige.query.search.sql_view import sql_answer
+        from vestige.query.search.sql import sql_answer
 
         return self._placed(sql_answer(self.store, query, after))
 
     def schema(self, table: str | None = None) -> SchemaAnswer:
         """Return the tables that `sql` can read, or the columns of one."""
-        from vestige.query.search.sql_view import schema_answer
+        from vestige.query.search.sql import schema_answer
 
         return self._placed(schema_answer(table))
 
@@ -696,7 +696,7 @@ def _validate_lengths(**texts: str | None) -> None:
 def _range(name: str, value: str | Range | None, least: int) -> Range | None:
     if not isinstance(value, str):
         return value
-    from vestige.query.views.body_view import parse_range
+    from vestige.query.views.body import parse_range
 
     try:
         return parse_range(value, least)
@@ -711,6 +711,6 @@ def _describe_arguments(opened: Evidence, span: SpanInfo) -> str:
 
 
 def _surface_lines(store: Store, run: RunInfo, components: Sequence[str]) -> Sequence[str]:
-    from vestige.query.views.debug_surfaces import surface_lines
+    from vestige.query.views.debugging_hints import surface_lines
 
     return surface_lines(store, run, components)

@@ -15,8 +15,8 @@ from vestige.cli.options import F, Home, home_option, json_option
 from vestige.cli.terminal_text import style_line, wrap_line
 
 if TYPE_CHECKING:
+    from vestige.query.all_queries import Debugger
     from vestige.query.answer import Answer
-    from vestige.query.debugger import Debugger
     from vestige.store.protocol import Store
 
 PLAIN: Final = "ok"
@@ -93,8 +93,8 @@ def print_answers(answers: Sequence[Answer], budget: int | None) -> None:
 
 
 def _render(answer: Answer, budget: int | None) -> list[str]:
-    from vestige.query.budget import UNLIMITED, within
     from vestige.query.text_layout import CommandAnswer
+    from vestige.query.token_budget import UNLIMITED, within
 
     complete = budget is None and (answer.columns is not None or _has_explicit_limit())
     limit = UNLIMITED if complete else within(budget, answer.budget)

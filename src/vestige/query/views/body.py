@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Literal
 from vestige.errors import NotFoundError, UsageError
 from vestige.limits import MIB
 from vestige.query import formatting
-from vestige.query.budget import count_tokens
 from vestige.query.text_layout import CommandAnswer, cost
+from vestige.query.token_budget import count_tokens
 from vestige.record.redaction.output_redaction import redact_body, redact_text
 from vestige.record.run import SpanInfo
 from vestige.store.protocol import Store

@@ -13,7 +13,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from vestige.formats.artifacts.trace_events import CaseResult
-    from vestige.formats.timestamps import CaseOutcome
+    from vestige.formats.times_and_outcomes import CaseOutcome
 
 
 class PassedGroup(msgspec.Struct):

@@ -20,7 +20,7 @@ from vestige.artifacts.text_sanitizer import single_line
 from vestige.errors import UnreadableError
 from vestige.formats.artifacts import file_structs
 from vestige.formats.artifacts.write import NO_GIT, SuiteFacts
-from vestige.formats.timestamps import parse_time_ns, render_time
+from vestige.formats.times_and_outcomes import parse_time_ns, render_time
 
 ENVIRONMENT = "diagnostics/env_redacted.txt"
 META = "meta.json"

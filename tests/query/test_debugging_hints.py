@@ -13,7 +13,7 @@ import pytest
 from vestige.collector.loop import catch_up
 from vestige.emit.no_op import NULL_LOGGER
 from vestige.home import Home
-from vestige.query.views.debug_surfaces import (
+from vestige.query.views.debugging_hints import (
     Surface,
     SurfaceAnswer,
     parse_surface,
@@ -183,7 +183,7 @@ def test_an_overview_offers_it_only_for_what_is_under_investigation(recorded: Ho
         assert surface_lines(store, run, []) == []
         assert surface_lines(store, run, ["mail"]) == []
         assert surface_lines(store, run, ["billing", "mail"]) == [
-            f"billing has a debug surface: vestige help billing --run {run.short_id}"
+            f"billing has debugging hints: vestige help billing --run {run.short_id}"
         ]
 
 

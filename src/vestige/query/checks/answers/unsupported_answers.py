@@ -15,7 +15,7 @@ from itertools import islice
 
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.agent_actions import (
+from vestige.query.checks.answer_effects import (
     Action,
     actions_by_agent,
     get_input,

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from vestige._runtime.regular_expressions import re
+from vestige._runtime.re_compat import re
 
 CODE: Final = 0
 WORD: Final = 1
