@@ -30,6 +30,8 @@ class Agent(NamedTuple):
     """Findings besides the failed tool, about what the framework itself logs."""
     has_traceback: bool = False
     """Whether the framework sends tracebacks to the model, which differ in a replay of tools."""
+    has_contents: bool = False
+    """Whether agents have their task and their result, which the framework's spans do not have."""
     returns_errors: bool = False
     """Whether its tool returns an error as a result, as the framework recommends."""
 
@@ -74,6 +76,14 @@ NEWEST = {
         "autogen_team.py",
         ("autogen-agentchat", "autogen-ext[openai]"),
         ("refund_clerk", "writer"),
+        has_contents=True,
+    ),
+    "autogen-swarm": Agent(
+        "autogen_swarm.py",
+        ("autogen-agentchat", "autogen-ext[openai]"),
+        ("triage", "clerk", "archive"),
+        ("transfer_to_clerk",),
+        has_contents=True,
     ),
     "ag2": Agent("ag2_agent.py", ("ag2[openai]",), ("refund_agent",)),
     "adk": Agent(
@@ -89,6 +99,14 @@ NEWEST = {
         ("agent-framework-core", "agent-framework-openai"),
         ("refund_agent",),
         allowed=("error/reported",),
+        has_contents=True,
+    ),
+    "agent_framework-stream": Agent(
+        "agent_framework_stream.py",
+        ("agent-framework-core", "agent-framework-openai"),
+        ("desk", "desk"),
+        allowed=("error/reported",),
+        has_contents=True,
     ),
     "agent_framework-handoff": Agent(
         "agent_framework_handoff.py",
@@ -96,6 +114,7 @@ NEWEST = {
         ("triage_agent", "refund_agent"),
         ("refund_agent",),
         allowed=("error/reported",),
+        has_contents=True,
     ),
 }
 
@@ -212,6 +231,9 @@ def check_tree(agent: Agent, recording: Recording) -> None:
     if not agent.returns_errors:
         assert [span.status for span in tools] == ["ok", "error", "ok", "ok"]
         assert "503 from rates.internal" in str(tools[1].attributes)
+    if agent.has_contents:
+        assert all(span.input is not None for span in recording.of_type("agent"))
+        assert recording.of_type("agent")[-1].output is not None
     spans = {span.id: span for span in recording.run.spans}
     for span in recording.run.spans:
         if span.type == "llm":

@@ -13,8 +13,9 @@ Elsewhere: spans become records in formats/otlp; the route is server/routes/otlp
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from vestige._runtime import clock
@@ -34,16 +35,27 @@ KINDS: Final = {
 }
 """Kinds of a delivery, besides journal lines: signal and encoding."""
 
+STEP_RUNS: Final = 200
+"""Runs stored in one step. A request may contain thousands, and other requests wait meanwhile."""
+
+Runs = dict[str, list[KnownRecord]]
+HasJournal = Callable[[str], bool]
+"""Whether the data directory has the journal of a writer."""
+
+_WRITER: Final = re.compile("[0-9a-f]{16}")
+
 
 @dataclass(slots=True)
 class Spans:
     """The records of one request, redacted."""
 
-    runs: dict[str, list[KnownRecord]]
+    runs: Runs
     own: dict[str, str]
     """Runs that Vestige itself exported, with their writers."""
     rejected: int
     message: str
+    recorded: dict[str, Runs] = field(default_factory=dict)
+    """Runs whose spans a journal has, too, by its writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +75,21 @@ def open_spans(data: bytes, kind: str, redactor: Redactor) -> Spans:
         request = parse_export_request(data, *KINDS[kind])
     except UnreadableError as error:
         raise ParcelError(str(error)) from None
-    runs: dict[str, list[KnownRecord]] = {}
-    for record in masked(request.records, redactor):
+    recorded: dict[str, Runs] = {}
+    for writer, records in request.recorded.items():
+        if _WRITER.fullmatch(writer):
+            recorded[writer] = _group(records, redactor)
+        else:
+            request.records += records
+    runs = _group(request.records, redactor)
+    return Spans(runs, request.own, request.rejected, redactor.text(request.message), recorded)
+
+
+def _group(records: list[KnownRecord], redactor: Redactor) -> Runs:
+    runs: Runs = {}
+    for record in masked(records, redactor):
         runs.setdefault(record.run_id, []).append(record)
-    return Spans(runs, request.own, request.rejected, redactor.text(request.message))
-
-
-STEP_RUNS: Final = 200
-"""Runs stored in one step. A request may contain thousands, and other requests wait meanwhile."""
-
-Runs = dict[str, list[KnownRecord]]
+    return runs
 
 
 def store_spans(store: Store, spans: Spans, tenant: str) -> IngestResult:
@@ -86,8 +103,17 @@ def store_spans(store: Store, spans: Spans, tenant: str) -> IngestResult:
             return result
 
 
-def store_in_steps(store: Store, spans: Spans, tenant: str) -> Generator[None, None, IngestResult]:
-    """Store some runs in each step. Between steps the caller may commit or store other requests."""
+def store_in_steps(
+    store: Store, spans: Spans, tenant: str, has_journal: HasJournal = lambda writer: False
+) -> Generator[None, None, IngestResult]:
+    """Store some runs in each step. Between steps the caller may commit or store other requests.
+
+    Spans that a recorded process has also written to its journal are accepted and not stored.
+    """
+    for writer, runs in spans.recorded.items():
+        if not has_journal(writer) and not _is_stored(store, writer, tenant):
+            for run_id, found in runs.items():
+                spans.runs.setdefault(run_id, []).extend(found)
     records = new = 0
     rejected, message = spans.rejected, spans.message
     for sent in _steps(spans.runs):
@@ -108,6 +134,11 @@ def store_in_steps(store: Store, spans: Spans, tenant: str) -> Generator[None, N
         message = message or next(iter(refused.values()), "")
         yield
     return IngestResult(records, new, rejected, message)
+
+
+def _is_stored(store: Store, writer: str, tenant: str) -> bool:
+    """Return whether records of a writer were stored for this tenant."""
+    return store.has_writer(writer) and not store.find_foreign_ids([], [writer], tenant)[1]
 
 
 def _steps(runs: Runs) -> Iterator[Runs]:

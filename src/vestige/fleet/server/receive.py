@@ -29,7 +29,7 @@ from vestige.fleet.compression import unpack
 from vestige.fleet.server.id_collisions import rename_collisions
 from vestige.fleet.server.otlp_ingest import KINDS, Spans, open_spans, store_in_steps
 from vestige.fleet.shipment import Shipment, open_shipment
-from vestige.home import Home
+from vestige.home import JOURNAL_SUFFIX, Home
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import AnyRecord, BodyInfo
 from vestige.settings import find_store
@@ -126,7 +126,7 @@ class Receiver:
         if isinstance(opened, ParcelError):
             return opened
         if isinstance(opened, Spans):
-            result = yield from store_in_steps(self._store, opened, tenant)
+            result = yield from store_in_steps(self._store, opened, tenant, self._has_journal)
             return Receipt(result.records, result.new, result.rejected, 0, result.message)
         yield
         renamed = rename_collisions(
@@ -152,6 +152,10 @@ class Receiver:
             except StopIteration as done:
                 outcome: Outcome = done.value
                 return outcome
+
+    def _has_journal(self, writer: str) -> bool:
+        """Return whether a process of this data directory writes or wrote the journal."""
+        return any(self._home.journal.glob(f"{writer}.*{JOURNAL_SUFFIX}"))
 
     def _read_spill(self, writer: str, seq: int, info: BodyInfo) -> bytes | None:
         return self._bodies.get((writer, seq))

@@ -18,6 +18,8 @@ END_SEQ: Final = "vestige.end_seq"
 ADDED: Final = "vestige.added"
 """Keys that repeat Vestige's attributes under the names of the GenAI conventions."""
 TRACE_ID: Final = "otel.trace_id"
+RECORDED_BY: Final = "vestige.writer"
+"""Attribute of a resource: the writer whose journal has the spans, too."""
 SYNTHETIC: Final = "otel.made"
 """Marks a run that does not correspond to a span of its trace."""
 

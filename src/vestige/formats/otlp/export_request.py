@@ -16,9 +16,9 @@ from typing import Any
 
 from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.errors import UnreadableError
-from vestige.formats.otlp.any_value import get_field
+from vestige.formats.otlp.any_value import as_text, get_field
 from vestige.formats.otlp.claude_spans import normalize_span, share_tool_status
-from vestige.formats.otlp.constants import own_run_id, own_writer_id
+from vestige.formats.otlp.constants import RECORDED_BY, own_run_id, own_writer_id
 from vestige.formats.otlp.detect import DecodeError, decode
 from vestige.formats.otlp.log_records import LogRecordConverter
 from vestige.formats.otlp.parse_span import (
@@ -48,6 +48,8 @@ class ParsedRequest(msgspec.Struct):
     """Reason for the first rejection."""
     own: dict[str, str] = msgspec.field(default_factory=dict)
     """Run ids of traces that Vestige exported, with their writer ids."""
+    recorded: dict[str, list[KnownRecord]] = msgspec.field(default_factory=dict)
+    """Records of spans that a journal has, too, by its writer: they are stored without it only."""
 
     def add_message(self, rule: str, message: str, severity: str) -> None:
         self.message = self.message or message
@@ -85,7 +87,7 @@ def _decode(data: bytes, signal: str, encoding: str) -> Any:
 
 
 def _add_spans(document: Any, parsed: ParsedRequest) -> None:
-    traces: dict[str, list[OtelSpan]] = {}
+    traces: dict[tuple[str, str], list[OtelSpan]] = {}
     for raw, resource, scope in _bounded(iter_raw_spans(document)):
         span = parse_span(raw, resource, scope, ignore_problem)
         if span is None:
@@ -95,12 +97,13 @@ def _add_spans(document: Any, parsed: ParsedRequest) -> None:
             parsed.accepted += 1
             if not is_pending(span):
                 normalize_span(span)
-                traces.setdefault(span.trace_id, []).append(span)
+                writer = as_text(span.resource.get(RECORDED_BY))
+                traces.setdefault((span.trace_id, writer), []).append(span)
                 if len(traces) > OTLP_TRACES_MAX:
                     raise UnreadableError(
                         f"request: more than {OTLP_TRACES_MAX} traces. Send it in several."
                     )
-    for trace_id, spans in traces.items():
+    for (trace_id, writer), spans in traces.items():
         finder = RootFinder()
         share_tool_status(spans)
         for span in spans:
@@ -109,10 +112,11 @@ def _add_spans(document: Any, parsed: ParsedRequest) -> None:
             else:
                 finder.add(span)
         root = finder.root(trace_id, complete=False)
+        records = parsed.recorded.setdefault(writer, []) if writer else parsed.records
         if root is not None and root.synthetic:
-            parsed.records += synthetic_run_records(trace_id, root)
+            records += synthetic_run_records(trace_id, root)
         for span in spans:
-            parsed.records += span_to_records(span, root)
+            records += span_to_records(span, root)
 
 
 def _bounded(items: Iterator[Raw]) -> Iterator[Raw]:

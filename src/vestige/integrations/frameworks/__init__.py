@@ -16,6 +16,7 @@ from vestige._runtime.import_hooks import when_imported
 from vestige.integrations.failure_counts import record_fault
 from vestige.integrations.frameworks import tool_replay
 
+_OTLP_EXPORTERS = "frameworks.otlp_exporters.install"
 MODULES: dict[str, tuple[tuple[str, str], ...]] = {
     "langchain": (("langchain_core.tracers.context", "install"),),
     "openai_agents": (("agents", "install"),),
@@ -27,10 +28,12 @@ MODULES: dict[str, tuple[tuple[str, str], ...]] = {
     "autogen": (
         ("autogen_core.tools._base", "install"),
         ("autogen_agentchat.teams._group_chat._base_group_chat", "install_teams"),
+        ("autogen_agentchat.agents._base_chat_agent", "install_agents"),
     ),
     "ag2": (("ag2.agent", "install"),),
     "agent_framework": (
         ("agent_framework._tools", "install"),
+        ("agent_framework.observability", "install_agents"),
         ("agent_framework_orchestrations._handoff", "install_handoffs"),
     ),
     "google_adk": (
@@ -46,6 +49,8 @@ MODULES: dict[str, tuple[tuple[str, str], ...]] = {
     "opentelemetry": (
         ("opentelemetry.trace", "install"),
         ("opentelemetry.sdk.trace", "install_sdk"),
+        ("opentelemetry.exporter.otlp.proto.http.trace_exporter", _OTLP_EXPORTERS),
+        ("opentelemetry.exporter.otlp.proto.grpc.trace_exporter", _OTLP_EXPORTERS),
     ),
     "starlette": (("starlette.applications", "services.incoming_requests.install_starlette"),),
     "flask": (("flask.app", "services.incoming_requests.install_flask"),),

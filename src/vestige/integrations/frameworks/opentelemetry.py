@@ -19,10 +19,12 @@ from types import ModuleType
 from typing import Any
 
 from vestige.emit.model_call_counts import count_calls
+from vestige.formats.otlp.constants import TRACE_ID
 from vestige.formats.otlp.parse_span import Event, OtelSpan
 from vestige.formats.otlp.span_content import extract_content
 from vestige.formats.otlp.span_types import LLM, STEP, get_span_type, rename_attributes
 from vestige.integrations.failure_counts import guarded
+from vestige.integrations.frameworks import otlp_exporters
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 
 _NAMES = (
@@ -51,6 +53,8 @@ _EXTRA_INPUTS = ("gcp.vertex.agent.tool_call_args", "gcp.vertex.agent.data")
 _EXTRA_OUTPUTS = ("gcp.vertex.agent.tool_response",)
 
 spans = SpanTracker("opentelemetry")
+_results: dict[Any, Any] = {}
+"""The outputs of open agents whose spans do not have them, by key."""
 
 
 def install(module: ModuleType) -> None:
@@ -97,8 +101,30 @@ def install_sdk(module: ModuleType) -> None:
 
 def find_current_key() -> Any:
     """Return the key of the current span in `spans`: an object of ours, or an id of the SDK."""
-    span = import_module("opentelemetry.trace").get_current_span()
+    return key_of(import_module("opentelemetry.trace").get_current_span())
+
+
+def key_of(span: Any) -> Any:
     return getattr(span, "key", None) or span.get_span_context().span_id
+
+
+def add_agent_task(task: Any) -> Any:
+    """Add the input of the current span, if it is an agent's. Return its key, or None.
+
+    For frameworks whose spans have no contents.
+    """
+    key = find_current_key()
+    span = spans.get(key)
+    if span is None or span.type != "agent":
+        return None
+    spans.complete(key, body=task)
+    return key
+
+
+def add_agent_result(key: Any, result: Any) -> None:
+    """Keep the output of an agent until its span ends."""
+    if key in spans and result is not None:
+        _results[key] = result
 
 
 class _Processor:
@@ -107,7 +133,10 @@ class _Processor:
     @guarded
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         parent = None if span.parent is None else span.parent.span_id
-        _start(span.context.span_id, parent, span.name, _scope_of(span), span.attributes, span.kind)
+        is_first = span.parent is None or span.parent.is_remote
+        trace_id = format(span.context.trace_id, "032x") if is_first else None
+        key, scope = span.context.span_id, _scope_of(span)
+        _start(key, parent, span.name, scope, span.attributes, span.kind, trace_id)
 
     @guarded
     def on_end(self, span: Any) -> None:
@@ -116,6 +145,7 @@ class _Processor:
             for event in span.events
         ]
         _end(span.context.span_id, span.name, span.attributes, events, span.kind, span.status)
+        otlp_exporters.mark_recorded(span)
 
     def shutdown(self) -> None:
         """Do nothing: records are written at once."""
@@ -246,7 +276,13 @@ def _make_span_class(module: ModuleType) -> type:
 
 
 def _start(
-    key: Any, parent: Any, name: str, scope: str, attributes: Mapping[str, Any] | None, kind: Any
+    key: Any,
+    parent: Any,
+    name: str,
+    scope: str,
+    attributes: Mapping[str, Any] | None,
+    kind: Any,
+    trace_id: str | None = None,
 ) -> None:
     facts = dict(attributes or {})
     operation = facts.get("gen_ai.operation.name")
@@ -263,13 +299,14 @@ def _start(
         spans.skip(key, parent)
         return
     renamed, _ = rename_attributes(facts)
+    own = _own_attributes(type_, facts, renamed)
     spans.start(
         key,
         _label(name, type_, facts),
         type_,
         parent=parent,
         body=extract_content(facts, [], type_, None).input,
-        attributes=_own_attributes(type_, facts, renamed),
+        attributes=own if trace_id is None else {TRACE_ID: trace_id, **own},
         call_id=renamed.get("tool_call_id"),
         framework=scope or None,
     )
@@ -300,6 +337,7 @@ def _end(
     model = renamed.get("model")
     texts = [event for event in events if event.name != "exception"]
     error = _error_of(events, status)
+    result = _results.pop(key, None)
     span = spans.get(key)
     if span is None:
         content = extract_content(facts, texts, LLM, model)
@@ -310,7 +348,7 @@ def _end(
         type_ = STEP  # The wire has recorded the call inside.
     content = extract_content(facts, texts, type_, model)
     body_in = content.input or _first(facts, _EXTRA_INPUTS)
-    body_out = content.output or _first(facts, _EXTRA_OUTPUTS)
+    body_out = content.output or _first(facts, _EXTRA_OUTPUTS) or result
     if type_ in ("http", STEP):
         type_ = span.type
     label = _label(name, type_, facts)
