@@ -71,3 +71,10 @@ def test_only_recorded_spans_for_this_machine_are_marked(
     assert ["vestige.writer" in span.resource.attributes for span in marked] == expected
     assert all("vestige.writer" not in span.resource.attributes for span in spans)
     assert [span.name for span in marked] == ["recorded", "other"]
+
+
+def test_spans_that_crewai_emits_by_itself_are_not_recorded_twice(recorder: FakeRecorder) -> None:
+    for scope in ("crewai", "crewai.telemetry"):
+        with make_private_provider().get_tracer(scope).start_as_current_span("execute task"):
+            pass
+    assert recorder.spans == []

@@ -130,7 +130,8 @@ def replay_tools(home: Home, run: Run, python: str, agent: str, folder: Path) ->
         text=True,
         timeout=WAIT_S,
         cwd=folder,
-        env=provider.environment(),
+        # CrewAI traces its first execution on a machine by itself.
+        env={**provider.environment(), "XDG_DATA_HOME": str(folder / "data")},
         check=False,
     )
     return done.stdout, done.stderr

@@ -38,7 +38,7 @@ _NAMES = (
 """Beginnings of the names of spans that get their attributes after their start."""
 _PREFIX = re.compile(r"^(?:invoke_agent|agent_run|execute_tool|running tool:?)\s+")
 _IGNORED_SCOPES = re.compile(
-    r"crewai\.telemetry|autogen SingleThreadedAgentRuntime|mcp-python-sdk"
+    r"crewai\b|autogen SingleThreadedAgentRuntime|mcp-python-sdk"
     r"|opentelemetry\.instrumentation\.(?:httpx|requests|urllib|urllib3|aiohttp_client)"
     r"|(?:openinference|opentelemetry)\.instrumentation\."
     r"(?:langchain|openai_agents|crewai|smolagents|llama_?index|dspy|mcp)"
