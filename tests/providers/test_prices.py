@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from vestige.providers.chat_types import Usage
-from vestige.providers.prices import price
+from vestige.providers.prices import _find_model, price
 
 MILLION = Usage(input_tokens=1_000_000, output_tokens=0)
 SOME = Usage(input_tokens=1000, output_tokens=100)
@@ -74,3 +74,13 @@ def test_the_table_is_loaded_only_when_a_price_is_asked_for() -> None:
 def test_embedding_models_have_a_price_without_a_provider(model: str) -> None:
     """Sums of a run know the model only."""
     assert price(model, None, Usage(input_tokens=1000, output_tokens=0))
+
+
+def test_a_model_is_searched_in_the_table_once() -> None:
+    usage = Usage(input_tokens=10, output_tokens=1)
+    price("a-model-of-nobody", None, usage)
+    hits = _find_model.cache_info().hits
+
+    price("a-model-of-nobody", None, usage)
+
+    assert _find_model.cache_info().hits == hits + 1

@@ -91,7 +91,6 @@ def context_window(model: str, provider: str | None = None) -> int | None:
     return window if isinstance(window, int) and window > 0 else None
 
 
-@lru_cache(maxsize=MODELS_MAX)
 def load_table() -> None:
     """Load the price table now, so that the first price is quick. Without one, do nothing."""
     try:
@@ -101,8 +100,9 @@ def load_table() -> None:
     get_snapshot()
 
 
+@lru_cache(maxsize=MODELS_MAX)
 def _find_model(model: str, provider: str | None) -> tuple[Any, Any, Any] | None:
-    """The model in the table: as the provider's own, then as anyone's."""
+    """Find a model in the table: as the provider's own, then as anyone's."""
     # Here, because it takes a fifth of a second.
     from genai_prices import Usage as TableUsage
     from genai_prices.data_snapshot import get_snapshot

@@ -51,11 +51,11 @@ def discover_and_import(home: Home, *, yes: bool) -> int:
 
 def offer_import(home: Home) -> None:
     """Point out sessions on this machine if the home has no runs; on a terminal, offer them."""
+    if home.store.is_file() or home.journal.is_dir():
+        return
     from vestige.transfer.agent_homes import find_agent_homes
     from vestige.transfer.agent_sessions import discover_logs
 
-    if home.store.is_file() or home.journal.is_dir():
-        return
     found = discover_logs(None, find_agent_homes(os.environ))
     if not any(logs.sessions for logs in found):
         return

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from vestige.query import formatting
 from vestige.query.error_text import find_innermost, find_message
 from vestige.query.trajectory.seen_contents import strip_labels
-from vestige.query.trajectory.types import Action, Item, Step
+
+if TYPE_CHECKING:
+    from vestige.query.trajectory.types import Action, Item, Step
 
 THOUGHT_SHOWN: Final = 110
 ARGUMENTS_SHOWN: Final = 70
@@ -234,6 +236,8 @@ def _strip_markup(text: str) -> str:
 
 def copy_as_answer(item: Item, text: str) -> Item:
     """Return an item of the final answer with this text."""
+    from vestige.query.trajectory.types import Item
+
     return Item(
         role="assistant",
         kind="text",

@@ -14,7 +14,7 @@ Elsewhere: the rows, store/interface/spans.py; the text in query/views/tree_summ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -123,7 +123,7 @@ class OutlineAnswer(CommandAnswer):
             "spans": self.spans,
             "logs": self.logs,
             "links": self.links,
-            "losses": asdict(self.losses),
+            "losses": msgspec.structs.asdict(self.losses),
             "next": self.next,
             "more": self.more,
         }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from vestige.limits import LIVE_BATCH
 from vestige.record.run import RunInfo
@@ -13,8 +14,7 @@ Cursor = str
 """A position in the feed. It stays valid after a restart, and for any reader of the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpanChange:
+class SpanChange(msgspec.Struct, frozen=True):
     """The current state of a span that is new or has ended."""
 
     cursor: Cursor
@@ -32,8 +32,7 @@ class SpanChange:
     duration_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LogChange:
+class LogChange(msgspec.Struct, frozen=True):
     """A new log record."""
 
     cursor: Cursor
@@ -46,8 +45,7 @@ class LogChange:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """Changes in the order of their cursors, and the current state of their runs."""
 
     spans: Sequence[SpanChange]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -19,8 +18,7 @@ class SpanRef(msgspec.Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class SpanFacts:
+class SpanFacts(msgspec.Struct, frozen=True):
     """The fields of a span that a comparison of groups needs."""
 
     run_id: str
@@ -117,8 +115,7 @@ class OutlineLink(NamedTuple):
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineRows:
+class OutlineRows(msgspec.Struct, frozen=True):
     """New and changed rows of a run."""
 
     spans: Sequence[OutlineSpan]
@@ -132,8 +129,7 @@ class OutlineRows:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Losses:
+class Losses(msgspec.Struct, frozen=True):
     """Counts of the parts of a run that are redacted, truncated or missing.
 
     Dropped, missing and malformed records are those of all processes that wrote the run.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 GROUPS: Final = ("name", "model", "tool", "component", "type", "day")
 """How rollups can be grouped. A day counts runs; its tokens are those of its model calls."""
@@ -14,23 +15,21 @@ USAGE_KEYS: Final = ("input_tokens", "output_tokens", "cost_usd")
 """Attributes with which a model call reports its usage."""
 
 
-@dataclass(slots=True)
-class Sum:
+class Sum(msgspec.Struct):
     """The sums of one group."""
 
     key: str
     count: int = 0
     errors: int = 0
     duration_ns: int = 0
-    histogram: Counter[int] = field(default_factory=Counter)
+    histogram: Counter[int] = msgspec.field(default_factory=Counter)
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSum:
+class ModelSum(msgspec.Struct, frozen=True):
     """The tokens of a group's calls to one model, from which its cost is computed."""
 
     key: str
@@ -49,8 +48,7 @@ class RecordedSum(NamedTuple):
     cost_usd: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class LatestCall:
+class LatestCall(msgspec.Struct, frozen=True):
     """A run with its number of model calls, and the request body of the last one."""
 
     run_id: str
