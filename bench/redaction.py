@@ -2,7 +2,7 @@
 
     python -m bench redaction
 
-Recall runs over the made-up texts and files of bench/secret_corpus.py; precision over the standard
+Recall runs over the made-up texts and files of tests/support/secret_corpus.py; precision over the standard
 library and the installed packages. The peer is detect-secrets with its default plugins, if it is
 installed. Gitleaks has no package on PyPI or npm, so it is not measured.
 """
@@ -10,13 +10,17 @@ installed. Gitleaks has no package on PyPI or npm, so it is not measured.
 from __future__ import annotations
 
 import random
+import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from bench.figures import Figure, Goal
-from bench.secret_corpus import FILES, TEXTS, Maker, fill, shapes
+from support.credential_files import FILES
+from support.secret_corpus import SHAPES, TEXTS, Maker, fill, make
 
 SEEDS = 3
 SOURCE_MB = 20
@@ -37,7 +41,8 @@ def measure() -> Sequence[Figure]:
 def _cases() -> Iterator[tuple[str, list[str]]]:
     for seed in range(SEEDS):
         maker = Maker(seed)
-        for _, secret in shapes(maker):
+        for template, _ in SHAPES.values():
+            secret = make(template, maker)
             yield f"got {secret} here", [secret]
         for template in (*TEXTS.values(), *FILES.values()):
             yield fill(template, maker)

@@ -101,7 +101,7 @@ def test_a_known_shape_is_masked_in_a_long_text(rule: str) -> None:
 def test_an_expression_with_its_start_moved_matches_the_same(
     before: str, row: tuple[str, str, str]
 ) -> None:
-    name, hints, expression = row
+    name, hints, expression = row[:3]
     samples = [SHAPES.get(name, ""), *(f"{hint}{FILL}{HEX}" for hint in hints.split())]
     for sample in samples:
         text = f"{before}{sample} {before}{sample}"

@@ -28,7 +28,13 @@ from vestige.record.redaction.keyed.key_context import (
     is_header_name,
     is_secret_value,
 )
-from vestige.record.redaction.masking import MARK, doubtful_word, mask, masks_numbers
+from vestige.record.redaction.masking import (
+    MARK,
+    describes_secret,
+    doubtful_word,
+    mask,
+    masks_numbers,
+)
 from vestige.record.redaction.secret_likelihood import STRONG, WEAK, WORD, grade, is_placeholder
 from vestige.record.redaction.secret_patterns import is_basic
 
@@ -58,6 +64,15 @@ _ARGUMENT_MAX: Final = 1024
 _KEY_TYPES: Final = ("RSA", "EC", "OKP", "oct")
 _PRIVATE_MEMBERS: Final = ("d", "p", "q", "dp", "dq", "qi", "k")
 _NAMES: Final = ("name", "key", "header", "field", "id", "variable")
+_FIELDS: Final = ("element", "selector", "label", "placeholder")
+"""Members that name the field of a form into which a tool of a browser types."""
+_USERS: Final = ("username", "user", "login", "account")
+_KEY_SECTIONS: Final = ("api", "auth", "jwt", "crypt", "encryption", "signing")
+_PASSWORDS: Final = ("password", "passwords", "passwd", "passphrase", "passcode")
+_HOST: Final = re.compile(r"[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?::[0-9]{1,5})?")
+_TOKEN_MIN: Final = 16
+_LINE_SIGNS: Final = (" ", ":", "=", "<")
+"""Signs of a line, unlike a name: `["password", "email"]` are fields."""
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -100,14 +115,18 @@ class _Frame:
     """An object or array that is being read."""
 
     __slots__ = (
-        *("is_jwk", "is_list", "item", "key", "named", "previous"),
-        *("private", "strings", "value", "word"),
+        *("field", "has_user", "is_jwk", "is_list", "item", "key", "named", "owner", "previous"),
+        *("private", "strings", "typed", "value", "word"),
     )
 
-    def __init__(self, is_list: bool, word: str | None) -> None:
+    def __init__(self, is_list: bool, word: str | None, owner: str = "") -> None:
         self.is_list = is_list
         self.word = word
         """The secret's word in the key of this container, or of one around it."""
+        self.owner = owner
+        """The key of this container, in lower case."""
+        self.has_user = False
+        """True after a member `username`, beside which a `key` is a secret."""
         self.key = ""
         self.previous = ""
         """The previous string, in a list."""
@@ -120,8 +139,12 @@ class _Frame:
         """The ranges and texts of the members that are private in such a key."""
         self.named: str | None = None
         """The value of `name`, in an object with a name and a value."""
+        self.field: str | None = None
+        """The name of the field of a form into which something is typed."""
         self.value: tuple[int, int, str] | None = None
         """The range and text of its `value`."""
+        self.typed: tuple[int, int, str] | None = None
+        """The range and text of its `text`: what is typed into a field."""
 
 
 class _Edits:
@@ -175,7 +198,8 @@ class DocumentRedaction:
                     continue
                 _redact_string(edits, low, high, frame, self._redactor, self._counts)
             elif token["open"]:
-                self._open(token["open"], _word_inside(frame, self._redactor.find_word))
+                owner = "" if frame.is_list else frame.key.lower()
+                self._open(token["open"], _word_inside(frame, self._redactor.find_word), owner)
             elif token["close"]:
                 closed = self._close()
                 if closed is not None:
@@ -188,7 +212,7 @@ class DocumentRedaction:
             _redact_named(edits, frame, self._redactor, self._counts)
             _redact_web_key(edits, frame, self._redactor, self._counts)
             frame.private = []
-            frame.value = None  # Its offsets are valid in this part only.
+            frame.value = frame.typed = None  # Their offsets are valid in this part only.
             _redact_command(edits, frame, self._redactor, self._counts)
         return edits.apply()
 
@@ -211,11 +235,11 @@ class DocumentRedaction:
             for frame in self._frames
         )
 
-    def _open(self, bracket: str, word: str | None) -> None:
+    def _open(self, bracket: str, word: str | None, owner: str = "") -> None:
         if len(self._frames) > _DEPTH_MAX:
             self._deeper += 1
         else:
-            self._frames.append(_Frame(bracket == "[", word))
+            self._frames.append(_Frame(bracket == "[", word, owner))
 
     def _close(self) -> _Frame | None:
         if self._deeper:
@@ -270,8 +294,14 @@ def _redact_string(
         lowered = frame.key.lower()
         if lowered in _NAMES and len(value) <= 128:
             frame.named = value
+        elif lowered in _FIELDS and len(value) <= 128:
+            frame.field = value
         elif lowered == "value":
             frame.value = (low, high, value)
+        elif lowered == "text" and len(value) <= 128:
+            frame.typed = (low, high, value)
+        elif lowered in _USERS:
+            frame.has_user = True
         elif frame.key in _PRIVATE_MEMBERS:
             frame.private.append((low, high, value))
         elif frame.key == "kty":
@@ -290,6 +320,7 @@ def _redact_string(
     if new != value:
         edits.put(low, high, _encoded(raw, value, new))
         frame.value = None if frame.value and frame.value[0] == low else frame.value
+        frame.typed = None if frame.typed and frame.typed[0] == low else frame.typed
 
 
 def _secret_under(
@@ -302,7 +333,9 @@ def _secret_under(
     if frame.is_list:
         if frame.word is not None:
             # A list directly under a secret's key: passwords, cookies.
-            return frame.word if frame.key == "" and _fits(frame.word, value) else None
+            is_direct = not frame.owner or find_word(frame.owner) is not None
+            is_secret = _fits(frame.word, value) and (is_direct or grade(value) >= WEAK)
+            return frame.word if is_secret else None
         return _second_word(text, high, frame, previous, value, find_word)
     key = frame.key
     word: str | None = find_word(key)
@@ -323,7 +356,16 @@ def _secret_under(
     doubtful = doubtful_word(key)
     if doubtful and is_doubtful_secret(doubtful, value):
         return doubtful
-    if frame.word in CONTAINERS and key.lower().strip("$") not in DESCRIBING:
+    lowered = key.lower()
+    if lowered == "key" and (frame.owner in _KEY_SECTIONS or frame.has_user):
+        return "key" if is_doubtful_secret("api_key", value) else None
+    if (frame.owner.endswith("oauth") or frame.word in ("token", "bearer")) and _HOST.fullmatch(
+        key
+    ):
+        return "token" if len(value) >= _TOKEN_MIN and grade(value) == STRONG else None
+    if frame.word in CONTAINERS and lowered.strip("$") not in DESCRIBING:
+        if describes_secret(key):
+            return None
         least = WORD if "cookie" in frame.word else WEAK
         return frame.word if _fits(frame.word, value) and grade(value) >= least else None
     return None
@@ -338,8 +380,8 @@ def _second_word(
 ) -> str | None:
     """Return the word if a string is the second of a pair: `["authorization", "x"]`."""
     assert callable(find_word)
-    if not previous or len(previous) > 64:
-        return None
+    if not previous or len(previous) > 64 or previous.startswith("----"):
+        return None  # `-----END PRIVATE KEY-----` is no option
     word: str | None = find_word(previous.lstrip("-"))
     if word is None:
         return None
@@ -352,13 +394,19 @@ def _second_word(
 
 
 def _redact_named(edits: _Edits, frame: _Frame, redactor: Redactor, counts: Counts | None) -> None:
-    """Redact the value of `{"name": "API_KEY", "value": "x"}`, in either order."""
-    if frame.named is None or frame.value is None or redactor.find_word is None:
+    """Redact the value of `{"name": "API_KEY", "value": "x"}`, in either order.
+
+    Also what is typed into a field: `{"element": "Password field", "text": "x"}`."""
+    found = frame.value if frame.named or frame.value else frame.typed
+    frame.value = frame.typed = None
+    name = frame.named or frame.field
+    if name is None or found is None or redactor.find_word is None:
         return
-    low, high, value = frame.value
-    frame.value = None
-    word = redactor.find_word(frame.named)
+    word = redactor.find_word(name)
+    low, high, value = found
     if word is None or is_placeholder(value) or not is_secret_value(word, value):
+        return
+    if frame.named is None and (word not in _PASSWORDS or " " in value or grade(value) < WEAK):
         return
     new = mask(value)
     if new != value:
@@ -383,13 +431,19 @@ def _redact_web_key(
 def _redact_command(
     edits: _Edits, frame: _Frame, redactor: Redactor, counts: Counts | None
 ) -> None:
-    """Redact a list of strings that is a command line: `["curl", "-u", "me:x"]`."""
+    """Redact a list that is a command line, `["curl", "-u", "me:x"]`, or the lines of a text."""
     strings, frame.strings = frame.strings, []
-    if len(strings) < 2 or not any(value.startswith("-") for _, _, value in strings):
+    values = [value for _, _, value in strings]
+    if len(strings) < 2:
+        return
+    if any(value.startswith("-") and not value.startswith("----") for value in values):
+        redacted = redactor.command(values, counts)
+    elif any(sign in value for value in values for sign in _LINE_SIGNS):
+        redacted = redactor.lines(values, counts)
+    else:
         return
     edited = {low for low, _, _ in edits.found}
-    values = [value for _, _, value in strings]
-    for (low, high, value), new in zip(strings, redactor.command(values, counts), strict=True):
+    for (low, high, value), new in zip(strings, redacted, strict=True):
         if new != value and low not in edited:
             edits.put(low, high, _encoded(edits.text[low:high], value, new))
 

@@ -72,8 +72,11 @@ _KEY_REST = re.compile(rf"[A-Za-z0-9_.-]{{0,{_KEY_SIDE_MAX}}}+")
 _ESCAPE_LETTERS = re.compile(r"[bfnrt]|u[0-9a-fA-F]{4}")
 
 _CLOSED = re.compile(r"""(?P<q>\\*["'`])[ \t]{0,4}\]?""")
+_SYMBOL_CLOSED = re.compile(r"""(?<=[\w])(?P<q>)\](?=[ \t]{0,4}=[ \t]{0,4}["'])""")
+"""After the key of `config[:password] = "x"` in Ruby."""
+_QUOTED_SETTING = re.compile(r""":[ \t]{1,4}\\*["']""")
 _ASSIGNS = re.compile(
-    r"""\s{0,8}(?:=>|:=|:|\|\|=|\?\?=|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))(?:\s|\\+t){0,8}"""
+    r"""\s{0,8}(?:=>|:=|::(?=[ ])|:|\|\|=|\?\?=|\?=|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))(?:\s|\\+t){0,8}"""
 )
 _WRAPPED = re.compile(
     r"""(?:String::from|new String|Some|\[\]byte|Buffer\.from|"""
@@ -83,6 +86,11 @@ _WRAPPED = re.compile(
 """A call around a value: `api_key=SecretStr("x")`."""
 _NEXT_ITEM = re.compile(r"""\s{0,8},\s{0,8}b?(?=\\*["'])""")
 _VALUE_KEY = re.compile(r"""\\*["'][Vv]alue\\*["']\s{0,8}:\s{0,8}""")
+_VALUE_BEFORE = re.compile(
+    r"""\\*["']value\\*["']\s{0,4}:\s{0,4}\\*["'](?P<v>[^"'\\\n]{1,256})\\*["']\s{0,4},\s{0,8}"""
+    r"""\\*["'](?:name|key)\\*["']\s{0,4}:\s{0,4}\\*["']\Z"""
+)
+"""The value before its name: `{"value": "x", "name": "DB_PASSWORD"}`."""
 _VALUE_ATTRIBUTE = re.compile(r"""\s{0,8}[Vv]alue\s{0,2}=\s{0,2}(?=\\*["'])""")
 _INPUT_VALUE = re.compile(
     r"""(?:\s{0,8}[\w-]{1,20}=\\*["'][^"'<>\\]{0,64}\\*["']){0,4}\s{0,8}value=(?=\\*["'])"""
@@ -104,6 +112,15 @@ _DEFAULT = re.compile(r"""\\*"\s{0,4}\{[^{}]{0,300}?\bdefault\s{0,8}=\s{0,4}(?=\
 _NEXT_WORD = re.compile(r"""[ \t]{1,4}(?P<v>[^\s"'\\]{1,256})""")
 _SQL = re.compile(r"(?i)\b(?:role|user|with|encrypted)\b")
 """Before the password in `CREATE ROLE a PASSWORD 'x'`."""
+_DIRECTIVE = re.compile(
+    r"""[ \t]{1,16}(?P<q>\\*["']|)(?P<v>[^\s"'\\;]{4,256})(?P=q)[ \t]{0,8};?[ \t]{0,8}(?=\r?\n|\\[nr"]|["']?\Z)"""
+)
+"""A line of a configuration without a sign: `BindPassword "x"`, `shared-secret "x";`."""
+_NAMED_BEFORE = re.compile(
+    r"""\b(?:user|username|login)[ \t]{1,4}(?:\\*["'][^"'\n]{1,64}\\*["']|[\w.@-]{1,64})[ \t]{1,4}(?:[a-z]{2,16}-)?\Z"""
+)
+"""A user's name before a password: `username "u" password "x"`."""
+_PASSWORD_WORDS = ("password", "passwd", "passphrase", "pass")
 _STATED = re.compile(
     r"""(?:[ \t]for[ \t][\w.@-]{1,64})?[ \t](?:is|was|will be|provided|->|\|)[ \t]?:?"""
     r"""[ \t\n]{1,4}[`"'(\[]{0,3}"""
@@ -122,6 +139,11 @@ _BESIDE_MIN = 24
 _CHOSEN = re.compile(r"[!@#$%^&*+=]|\A(?=.{10})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
 """Characters as in a password that a person chose."""
 _OWNER_WORD = re.compile(r"(?i)\b(api|access|secret|signing|encryption|master) \Z")
+_OWNER_SECTION = re.compile(
+    r"""(?i)\b(api|auth|jwt|crypt|encryption|signing|totem)["'\]]{0,2}[ \t]{0,4}(?:=>|[:=])?[ \t]{0,4}"""
+    r"""(?:[\[{(]|\n|\\n)(?:[ \t\r\n]|\\[rnt]){0,24}["']?\Z"""
+)
+"""A section whose `key` is a secret: `[auth]` in a configuration, `encryption:` in YAML."""
 _NETRC = re.compile(
     r"\b(?:login|machine|default|account)(?:\s+(?!and\b|or\b)[^\s\\]+)?(?:\s|\\n)+\Z"
 )
@@ -133,7 +155,7 @@ _SETS_VALUE = re.compile(
 _ARN = re.compile(r"\barn:aws[a-z-]*:[\w:-]*\Z")
 _NUMBER = re.compile(r"-?[0-9][0-9.]*+(?![\w.])")
 _CONTAINER_OPENS = re.compile(r"""[\[{]\s{0,64}(?=\\*["'{\[])""")
-_ARGUMENT = re.compile(r"""[ \t]{1,4}(?:<<<[ \t]{0,4})?(?P<v>(?!-)[^\s"'\\]++)""")
+_ARGUMENT = re.compile(r"""[ \t]{1,4}(?:<<<[ \t]{0,4})?(?P<v>(?!-)[^\s"'\\`]++)""")
 _QUOTED_ARGUMENT = re.compile(r"""[ \t]{1,4}(?:<<<[ \t]{0,4})?(?=\\*["'])""")
 _CONTROL = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 """Control characters that do not occur in text. Escape does: it colours terminal output."""
@@ -164,10 +186,15 @@ def find_keyed(text: str, find_word: FindWord, stems: tuple[str, ...]) -> Iterat
         position = max(match.end(), position + 1)
         key = text[start:end]
         word = find_word(key)
-        if word is None and (owner := _owner_before(text, start, key)):
-            # Two words of a sentence: `the API key is x`.
-            word, start = f"{owner.group(1).lower()}_key", owner.start()
-        doubtful = None if word else doubtful_word(key)
+        doubtful = None
+        if word is None and key.lower() == "key":
+            if owner := _OWNER_WORD.search(text, max(0, start - 16), start):
+                # Two words of a sentence: `the API key is x`.
+                word, start = f"{owner.group(1).lower()}_key", owner.start()
+            elif section := _OWNER_SECTION.search(text, max(0, start - 48), start):
+                doubtful = f"{section.group(1).lower()}_key"
+        if word is None and doubtful is None:
+            doubtful = doubtful_word(key)
         if word is None and doubtful is None:
             continue
         for hit in _find_values(
@@ -175,12 +202,6 @@ def find_keyed(text: str, find_word: FindWord, stems: tuple[str, ...]) -> Iterat
         ):
             position = max(position, hit.high)
             yield _as_text(text, hit) if hit.new is not None and _is_amid_bytes(text, hit) else hit
-
-
-def _owner_before(text: str, start: int, key: str) -> re.Match[str] | None:
-    if key.lower() != "key":
-        return None
-    return _OWNER_WORD.search(text, max(0, start - 16), start)
 
 
 def _is_amid_bytes(text: str, hit: Hit) -> bool:
@@ -219,13 +240,14 @@ def _find_values(context: KeyContext) -> Iterator[Hit]:
     text, start, end = context.text, context.start, context.end
     if text.startswith("//", start - 2) and start >= 2:
         return  # the user name of a URL; its password has its own rule
-    if text.startswith("::", start - 2) and start >= 2 and not context.key.startswith("_"):
-        return  # AWS::IAM::AccessKey is a type
-    if text.startswith("::", end):
-        return  # Token::new is a path of C++ or Rust
+    is_typed = text.startswith("::", start - 2) and start >= 2 and not context.key.startswith("_")
+    if is_typed and _QUOTED_SETTING.match(text, end) is None:
+        return  # AWS::IAM::AccessKey is a type; profile::db::password: "x" is a setting of Puppet
+    if text.startswith("::", end) and not text.startswith(":: ", end):
+        return  # Token::new is a path of C++ or Rust; `userPassword:: x` is base64 in LDIF
     if text.startswith(":", start - 1) and _ARN.search(text, max(0, start - 100), start):
         return  # arn:aws:secretsmanager:us-east-1:123456789012:secret:name
-    closed = _CLOSED.match(text, end)
+    closed = _CLOSED.match(text, end) or _SYMBOL_CLOSED.match(text, end)
     after = closed.end() if closed else end
     assigns = _ASSIGNS.match(text, after)
     if assigns is None:
@@ -263,7 +285,9 @@ def _find_beside(context: KeyContext, closed: re.Match[str] | None) -> Iterator[
     before = text[max(0, context.start - 80) : context.start]
     if closed:
         at = _second_of_pair(context, closed.end())
-        if at is not None:
+        if first := _VALUE_BEFORE.search(text, max(0, context.start - 300), context.start):
+            yield context.hit(*first.span("v"), CODE, True)
+        elif at is not None:
             yield from find_quoted(context, at, WEAK if context.is_code else CODE)
         elif attribute := _VALUE_ATTRIBUTE.match(text, closed.end()):
             yield from find_quoted(context, attribute.end(), CODE)
@@ -313,8 +337,25 @@ def _find_beside(context: KeyContext, closed: re.Match[str] | None) -> Iterator[
         # Names of parameters in C: #define PARAM_PASSWORD "pass"
         is_constant = "define " in before[-16:]
         yield from find_quoted(context, quoted.end(), WEAK if is_constant else CODE)
+    elif directive := _find_directive(context):
+        yield directive
     elif before.endswith("#define ") and (quoted := _QUOTED_ARGUMENT.match(text, end)):
         yield from find_quoted(context, quoted.end(), STRONG)
+
+
+def _find_directive(context: KeyContext) -> Hit | None:
+    """Return the hit for a line of a configuration: `BindPassword "x"`, `shared-secret "x";`.
+
+    After a user's name too: `username "u" password "x"`, and of a header that a proxy sets."""
+    line = _DIRECTIVE.match(context.text, context.end)
+    if line is None or (context.doubtful and context.word != "pass"):
+        return None
+    is_header_set = is_header(context.key) and line["q"] != ""
+    before = context.text[max(0, context.start - 80) : context.start]
+    if not (context.begins_line or is_header_set or _NAMED_BEFORE.search(before)):
+        return None
+    is_strict = context.is_code or (not line["q"] and context.word not in _PASSWORD_WORDS)
+    return context.hit(*line.span("v"), STRONG if is_strict else WEAK, bool(line["q"]))
 
 
 def _is_plain_word(context: KeyContext) -> bool:

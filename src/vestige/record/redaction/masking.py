@@ -78,7 +78,7 @@ WORDS: Final = _set(
     # Written as one word:
     "apikey apikeys accesskey secretkey privatekey sessionkey accountkey authkey signingkey "
     "accesstoken authtoken refreshtoken idtoken apitoken bearertoken sessiontoken csrftoken "
-    "clientsecret setcookie connectionstring connstr"
+    "clientsecret setcookie connectionstring connstr authtok mnemonic"
 )
 """Words of a secret's key."""
 
@@ -96,6 +96,9 @@ KEY_OWNERS: Final = _set(
 )
 """Words before `key` or `keys` in a secret's key. `key` alone is not enough."""
 
+CODE_OWNERS: Final = _set("recovery backup scratch")
+"""Words before `codes`: each logs in once."""
+
 TOKEN_OWNERS: Final = _set("access auth api refresh bearer oauth")
 """Words before the plural `tokens` in a secret's key. Other tokens are units of usage."""
 
@@ -104,7 +107,17 @@ PAIR_GAPS: Final = ("", "_", "-", ".", " ", "__")
 
 STEMS: Final = (
     *("passw", "passphrase", "passcode", "pwd", "secret", "token", "credential", "jwt", "bearer"),
-    *("authorization", "cookie", "connstr", "connection", "key", "psk"),
+    *(
+        "authorization",
+        "cookie",
+        "connstr",
+        "connection",
+        "key",
+        "psk",
+        "phrase",
+        "codes",
+        "authtok",
+    ),
 )
 """Every secret's key contains one of these, in lower case."""
 
@@ -112,16 +125,16 @@ _COUNTED_BEFORE_TOKEN = _set(
     "max min num n per first last stop eos bos pad unk sep cls mask special start end begin next "
     "page continuation input output prompt completion total cached reasoning new prev previous "
     "count image audio text each single word sub by of cost price stopping ending pagination sync "
-    "resume resumption cursor non de un starting lock change idempotency"
+    "resume resumption cursor skip non de un starting lock change idempotency"
 )
 _PLAIN_AFTER_TOKEN = _set(
     "value values secret key string str raw header env old new current default plain hash text "
-    "base b prod production staging dev development live test main data"
+    "base b salt prod production staging dev development live test main data"
 )
 _ABOUT = _set(
     "name names count counts type types limit limits id ids url uri urls endpoint path paths file "
     "filename dir directory length len size policy provider manager format field fields label "
-    "prompt hint required enabled disabled expires expire expiry expiration ttl at age domain "
+    "prompt prompts bits hint required enabled disabled expires expire expiry expiration ttl at age domain "
     "consent "
     "banner jar error errors status source sources store version schema index regex pattern "
     "patterns "
@@ -173,6 +186,12 @@ def _secret_at(word: str, before: str, owner: str, after: list[str]) -> str | No
         return "token" if owner in TOKEN_OWNERS and not after else None
     if word in ("key", "keys"):
         return f"{owner}_key" if owner in KEY_OWNERS else None
+    if word == "codes":
+        return f"{owner}_codes" if owner in CODE_OWNERS else None
+    if word == "phrase":
+        if owner in ("seed", "recovery"):
+            return "mnemonic"
+        return "passphrase" if owner == "pass" else None
     if word == "string":
         return "connection_string" if owner == "connection" else None
     if word in ("pwd", "bearer") and after:
@@ -202,6 +221,11 @@ def _ends_in_counted(word: str) -> bool:
     return any(word.endswith(each) for each in _COUNTED_BEFORE_TOKEN if len(each) > 2)
 
 
+def describes_secret(key: str) -> bool:
+    """Return whether a key inside a secret is about it: `{"secret": {"secretName": "x"}}`."""
+    return secret_word(key) is None and _is_about(key)
+
+
 def _is_about(rest: str) -> bool:
     return any(match[0].lower() in _ABOUT for match in _WORD.finditer(rest))
 
@@ -213,7 +237,8 @@ _DOUBTFUL_END: Final = re.compile(
 """The end of a doubtful key. The scanner searches for these forms only."""
 _PASS_OWNERS: Final = _set(
     "db smtp imap mail ftp sftp ssh user usr root admin sudo mysql pg postgres redis mongo ldap "
-    "vpn wifi proxy http app my keystore truststore"
+    "vpn wifi proxy http app my keystore truststore remote rpc control bind relay auth enable archive "
+    "pdf cert ssl tls pfx jks imap pop caldav"
 )
 """Words before `pass` in a key without a separator: `dbpass`. Not `bypass`, `compass`."""
 _KEY_NAMES: Final = _set(

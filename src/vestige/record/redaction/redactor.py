@@ -427,22 +427,41 @@ class Redactor:
 
     def command(self, arguments: Sequence[str], counts: Counts | None = None) -> list[str]:
         """Redact the arguments whose secrets the other arguments show: `curl -u me:x`."""
+
+        return self._redact_joined(arguments, " ", counts)
+
+    def lines(self, lines: Sequence[str], counts: Counts | None = None) -> list[str]:
+        """Redact the lines of a text whose secrets the other lines show: a private key."""
+        joined = "\n".join(lines)
+        if len(joined) > _WINDOW or self.is_clean(joined):
+            return list(lines)
+        return self._redact_joined(lines, "\n", counts)
+
+    def _redact_joined(
+        self, parts: Sequence[str], gap: str, counts: Counts | None = None
+    ) -> list[str]:
         from vestige.record.redaction.secret_patterns import Hit
 
-        hits = [hit for hit in self.find(" ".join(arguments)) if hit.new is not None]
+        hits = [hit for hit in self.find(gap.join(parts)) if hit.new is not None]
         if not hits:
-            return list(arguments)
+            return list(parts)
         cleaned: list[str] = []
         start = 0
-        for argument in arguments:
-            end = start + len(argument)
-            inside = [
-                Hit(0, hit.low - start, hit.high - start, hit.new, hit.rule)
-                for hit in hits
-                if start <= hit.low and hit.high <= end
-            ]
-            cleaned.append(replace_hits(argument, inside, counts) if inside else argument)
-            start = end + 1
+        for part in parts:
+            end = start + len(part)
+            inside: list[Hit] = []
+            for hit in hits:
+                low, high = max(hit.low, start), min(hit.high, end)
+                if low < high and (gap == "\n" or (low, high) == (hit.low, hit.high)):
+                    # Of a secret over several lines, each has its own mask.
+                    new = (
+                        hit.new
+                        if high - low == hit.high - hit.low
+                        else mask(part[low - start : high - start])
+                    )
+                    inside.append(Hit(0, low - start, high - start, new, hit.rule))
+            cleaned.append(replace_hits(part, inside, counts) if inside else part)
+            start = end + len(gap)
         return cleaned
 
     def _argument(self, argument: str, previous: str) -> str:

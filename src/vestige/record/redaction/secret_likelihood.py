@@ -54,12 +54,13 @@ _PLACEHOLDER: Final = (
     r"|0x[0-9a-f]{1,8}|__[a-z_]{1,40}__|eyJ[\w-]{0,24}\.{3,}|(?-i:[A-Z]{3,}(?:\.[A-Z]{3,}){2})"
     r"|(?:my[-_])?(?:fake|dummy|mock|sample|example|placeholder)[-_][a-z_-]{0,40}"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
+    r"|base64[a-z]{0,12}={0,3}|my[-_]key/?"
     r"|(?:my|your)(?:token|api_?key|secret|password)[0-9]?|my[-_ ](?:api[-_ ]?key|secret|token"
     r"|password)|(?:env|vault|op|ssm|secretsmanager|sops|keyring|fileb?)://?\S*"
     r"|arn:aws[a-z-]*:\S*|\[[a-z][a-z _-]{0,40}\]|#[0-9a-f]{3,8}|![01])"
     r"|(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD|PASS|PAT|CREDENTIALS?))"
     r"|\$\{[^}]*\}|\$\{\{.*\}\}|\$\([^)]*\)|\$[A-Za-z_]\w*|%[A-Z_]\w*%|#\{[^}]*\}|@@?\w+@@?"
-    r"|\{\{?[^{}]{0,80}\}?\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
+    r"|\{\{?(?![0-9a-f]{32})[^{}]{0,80}\}?\}|\{\{[^{}]{0,400}\}\}|<%?[^<>]{0,80}>|%\(?\w*\)?[sdr]|`[^`]*`|:\w+"
 )
 _INTERPOLATION: Final = (
     r"\$\([^()\s][^()]{0,80}\)|\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}"

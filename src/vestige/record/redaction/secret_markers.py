@@ -13,7 +13,14 @@ from collections.abc import Iterable, Iterator
 
 from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige._runtime.re_compat import re
-from vestige.record.redaction.masking import KEY_OWNERS, PAIR_GAPS, TOKEN_OWNERS, WORDS, words_of
+from vestige.record.redaction.masking import (
+    CODE_OWNERS,
+    KEY_OWNERS,
+    PAIR_GAPS,
+    TOKEN_OWNERS,
+    WORDS,
+    words_of,
+)
 
 
 class Marker(msgspec.Struct, frozen=True, gc=False):
@@ -32,7 +39,7 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
 
 _WORDS = (
     *("passw", "passphrase", "passcode", "secret", "credential", "authorization", "cookie"),
-    *("bearer", "connstr"),
+    *("bearer", "connstr", "authtok", "mnemonic"),
     *sorted(word for word in WORDS if word.endswith("token") and word != "token"),
     "passwort",
 )
@@ -84,6 +91,14 @@ _DOUBTFUL_CAMEL_LITERALS = tuple(
     for end in (b"Key", b"Pat", b"Pw")
     for sign in (b'"', b"\\", b"'", b"=", b":", b">", b" ")
 )
+# The key of a section: `[auth]` above `key = x`, `"jwt": {"key": "x"}`.
+_SECTION_KEY = (
+    rb"(?i)(?:api|auth|jwt|crypt|encryption|signing|totem)[\"'\\\]]{0,8}[ \t]{0,4}(?:=>|[:=])?[ \t]{0,4}"
+    rb"(?:[\[{(]|\\{1,8}[rn])(?:[ \t]|\\{1,8}[rnt]){0,24}[\\\"']{0,8}key[\\\"']{0,8}[ \t]{0,4}(?:=>|[:=])"
+)
+_NESTED_KEY = rb"(?i)[\"']key\\{0,15}[\"'][ ]?:[ ]?\\{0,15}[\"'][a-z0-9+/_=-]{24}"
+_QUOTED_MIN = 6
+"""Characters of a percent-encoded literal: shorter ones are in every URL."""
 _ARGUMENT_LIST = rb'",[ ]?\\{0,15}"-'
 _CONTEXTS = ((b"token", _TOKEN), (b"jwt", _JWT), (b"psk", _PSK), (b"pwd", _PWD))
 
@@ -103,8 +118,13 @@ def all_markers() -> Iterator[Marker]:
     for literal in _DOUBTFUL_CAMEL_LITERALS:
         yield Marker(literal.lower(), _DOUBTFUL_CAMEL, literal)
     # The content of a body in base64 cannot be seen in the line, so it is always searched.
+    yield Marker(b"key", _SECTION_KEY)
+    yield Marker(b"key", _NESTED_KEY)
+    yield literal_marker("-oauth")
     yield literal_marker('"encoding":"base64"')
     yield literal_marker('"base64:')
+    # Percent-encoded signs: a colon, equals, at, a dollar. The text must be decoded to be searched.
+    yield from map(literal_marker, ("%3a", "%3d", "%40", "%24"))
     # A list of arguments: ["curl", "-u", "me:x"].
     yield Marker(b'"-', _ARGUMENT_LIST)
     for fragment in base64_fragments():
@@ -120,10 +140,16 @@ def _key_literals() -> Iterator[str]:
             yield f"{owner}{gap}key"
         for owner in sorted(TOKEN_OWNERS):
             yield f"{owner}{gap}tokens"
+        for owner in sorted(CODE_OWNERS):
+            yield f"{owner}{gap}codes"
         yield f"connection{gap}string"
+        for owner in ("pass", "recovery", "seed"):
+            yield f"{owner}{gap}phrase"
 
 
 def _shape_markers() -> Iterator[Marker]:
+    from urllib.parse import quote
+
     from vestige.record.redaction.secret_patterns import RULES
 
     for rule in RULES:
@@ -131,6 +157,8 @@ def _shape_markers() -> Iterator[Marker]:
             expression = (rule.marker or rule.expression).encode()
             yield Marker(b"", expression, common=rule.common.encode())
         for hint in rule.hints:
+            if (quoted := quote(hint, safe="")) != hint and len(quoted) >= _QUOTED_MIN:
+                yield literal_marker(quoted)
             if rule.marker:
                 spelled = "" if rule.marker.startswith("(?i)") else hint
                 yield Marker(hint.lower().encode(), rule.marker.encode(), spelled.encode())

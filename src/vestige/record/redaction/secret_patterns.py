@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige._runtime.re_compat import re
 from vestige.limits import SECRET_LENGTH_MAX
-from vestige.record.redaction.keyed.secrets_in_commands import COMMAND_MARKERS, COMMANDS
+from vestige.record.redaction.keyed.secrets_in_commands import COMMAND_MARKERS, COMMANDS, MNEMONIC
 from vestige.record.redaction.masking import mask_escaped
 from vestige.record.redaction.secret_likelihood import (
     STRONG,
@@ -34,7 +34,8 @@ from vestige.record.redaction.secret_likelihood import (
     is_template,
 )
 from vestige.record.redaction.shapes.model_key_patterns import START
-from vestige.record.redaction.shapes.service_key_patterns import PROVIDER_MARKERS, PROVIDERS
+from vestige.record.redaction.shapes.prefixed_key_patterns import PREFIXED, prefixed_rows
+from vestige.record.redaction.shapes.service_key_patterns import PROVIDERS
 
 if TYPE_CHECKING:
     from vestige.record.redaction.scan_engines import LiteralSearch
@@ -133,8 +134,8 @@ _URL_USERS = frozenset(
 def _is_url_password(match: re.Match[str]) -> bool:
     """Return whether a URL's password is real, unlike `user:pass@host` in documentation."""
     secret, user = match["secret"], match["user"]
-    if secret in _URL_MARKS:
-        return False
+    if secret in _URL_MARKS or (secret.endswith("]") and secret.rstrip("]") in _URL_WORDS):
+        return False  # `ftp://[user[:pass]]@host`
     if is_template(secret) or (secret.lower() in _URL_WORDS and user.lower() in _URL_USERS):
         return False
     if grade(secret) < WEAK and (is_example(secret) or len(secret) < 4):
@@ -178,6 +179,13 @@ def _is_graded(match: re.Match[str]) -> bool:
 
 def _is_strong(match: re.Match[str]) -> bool:
     return grade(match["secret"]) == STRONG and not is_template(match["secret"])
+
+
+def _is_random(match: re.Match[str]) -> bool:
+    """Return whether the longest part of a key is random: not a word, and not one letter."""
+    longest = max(re.split(r"[^A-Za-z0-9]+", match["secret"]), key=len)
+    is_mixed = any(map(str.isdigit, longest)) and any(map(str.isalpha, longest))
+    return is_mixed and grade(longest) == STRONG and not is_template(match["secret"])
 
 
 def _is_password(match: re.Match[str]) -> bool:
@@ -397,7 +405,7 @@ _TEXTUAL: Final = (
         "directive",
         ("requirepass", "masterauth", "bindpw", "bind_pw", "rootpw", "auth_pass"),
         r"(?:(?<![\w.])|(?<=\\[nrt]))(?:requirepass|masterauth|(?:olc)?rootpw|bind_?pw|auth_pass)"
-        r"[ \t]{1,8}"
+        r"(?:[ \t]--(?:plaintext|iscrypted))?[ \t]{1,8}"
         rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\:=$<]{{4,256}})",
         None,
         _is_password,
@@ -432,6 +440,7 @@ _CHECKS: Final = {
     "gocardless": _is_strong,
     "yandex-static": _is_strong,
     **dict.fromkeys(("predibase", "upstage", "statsig", "mollie"), _is_strong),
+    **dict.fromkeys((PREFIXED, "databento", "resend-older", "chromatic", "lambda"), _is_random),
     **dict.fromkeys(("novita", "phabricator", "sanity", "trigger"), _is_strong),
 }
 
@@ -462,12 +471,13 @@ def _rules() -> Iterator[Rule]:
     yield from _TEXTUAL
     for name, literals, expression in COMMANDS:
         judge = _is_chosen if name in _CODE_CONTEXTS else _is_password
-        yield Rule(name, literals, expression, COMMAND_MARKERS.get(literals[0]), judge)
-    for name, hints, expression in PROVIDERS:
+        marker = COMMAND_MARKERS.get(literals[0])
+        yield Rule(name, literals, expression, marker, None if name == MNEMONIC else judge)
+    for name, hints, expression, *markers in (*PROVIDERS, *prefixed_rows()):
         expression = move_start(expression)
         if "(?P<secret>" not in expression:
             expression = f"(?P<secret>{expression})"
-        marker, check = PROVIDER_MARKERS.get(name), _CHECKS.get(name)
+        marker, check = next(iter(markers), None), _CHECKS.get(name)
         if name in _UNHINTED_NAMES:
             yield Rule(name, (), expression, marker, check, hints)
         else:
@@ -506,11 +516,39 @@ def _hint_search() -> LiteralSearch:
     return LiteralSearch([hint for hint, _ in _BY_HINT], LONG_TEXT)
 
 
+_ENCODED_MIN: Final = 4
+"""Characters of a literal, and of its base64, that do not occur by chance in every image."""
+
 _ENCODED_STEMS: Final = (
     *("password", "passwd", "secret", "token", "api_key", "apikey", "PRIVATE KEY", "Authorization"),
-    *("sk-ant-", "sk-proj", "ghp_", "github_pat", "glpat-", "AKIA", "xoxb-", "AIza", "eyJhbGciOi"),
-    *("sk_live_", "gsk_", "AccountKey", "-Signature="),
+    *(
+        "PASSWORD",
+        "SECRET",
+        "TOKEN",
+        "_KEY",
+        "_key",
+        "Key",
+        "PASS",
+        "pass",
+        "Pass",
+        "cookie",
+        "Cookie",
+    ),
+    *(
+        "AccountKey",
+        "-Signature=",
+        "eyJhbGciOi",
+        "://",
+        "auth",
+        "sk-proj",
+        "sk-svcacct",
+        "sk-admin",
+    ),
 )
+"""Besides the literals of all rules."""
+
+_BEFORE_SHORT: Final = " \"':=\n"
+"""What is often before a secret. With one of these, a literal of three characters is long enough."""
 
 
 @cache
@@ -518,13 +556,17 @@ def base64_fragments() -> tuple[str, ...]:
     """Return the base64 of the stems of keys and shapes, at each of the three alignments."""
     import base64
 
+    hints = [hint for rule in RULES for hint in rule.hints if len(hint) >= _ENCODED_MIN]
+    for rule in RULES:
+        short = [hint for hint in rule.hints if len(hint) == _ENCODED_MIN - 1 and "/" not in hint]
+        hints += [before + hint for hint in short for before in _BEFORE_SHORT]
     found: list[str] = []
-    for stem in _ENCODED_STEMS:
+    for stem in dict.fromkeys((*_ENCODED_STEMS, *hints)):
         for shift in (0, 1, 2):
             coded = base64.b64encode(bytes(shift) + stem.encode()).decode()
             complete = (shift + len(stem)) * 8 // 6
             found.append(coded[(shift * 8 + 5) // 6 : complete])
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(each for each in found if len(each) >= _ENCODED_MIN))
 
 
 @cache

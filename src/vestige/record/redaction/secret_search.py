@@ -8,9 +8,10 @@ Besides plain text this covers percent-encoded text, base64, and registered valu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from vestige._runtime.re_compat import re
 from vestige.record.redaction.masking import MARK, STEMS, mask_escaped
 
 if TYPE_CHECKING:
@@ -81,10 +82,6 @@ _BASE64_RUN = r"[A-Za-z0-9+/_-]{24,}={0,2}"
 
 def find_percent_encoded(text: str, find: Callable[[str], list[Hit]]) -> list[Hit]:
     """Return the secrets in percent-encoded text, at their offsets in the encoded text."""
-    import re
-
-    from vestige.record.redaction.secret_patterns import Hit
-
     hits: list[Hit] = []
     rest = re.compile(_PERCENT_REST)
     done = 0
@@ -95,31 +92,42 @@ def find_percent_encoded(text: str, find: Callable[[str], list[Hit]]) -> list[Hi
         begin = escape.start() - len(re.split(r"""[\s"'<>\\]""", before)[-1])
         found = rest.match(text, escape.start())
         done = found.end() if found else escape.end()
-        places: list[int] = []
-        characters: list[str] = []
-        for part in re.finditer(r"%([0-7][0-9A-Fa-f])|.", text[begin:done], re.DOTALL):
-            places.append(begin + part.start())
-            characters.append(chr(int(part[1], 16)) if part[1] else part[0])
-        places.append(done)
-        for hit in find("".join(characters)):
-            if hit.new is not None:
-                low, high = places[hit.low], places[hit.high]
-                hits.append(Hit(places[hit.start], low, high, hit.new, hit.rule))
+        # Also each parameter alone: some secrets are recognized at the start of a text only.
+        values = re.finditer(r"=([^&=]{1,8192})", text[begin:done])
+        ranges = [(begin + value.start(1), begin + value.end(1)) for value in values]
+        for low, high in ((begin, done), *(each for each in ranges if "%" in text[slice(*each)])):
+            hits += _find_decoded(text, low, high, find)
     return hits
+
+
+def _find_decoded(
+    text: str, begin: int, done: int, find: Callable[[str], list[Hit]]
+) -> Iterator[Hit]:
+    from vestige.record.redaction.secret_patterns import Hit
+
+    places: list[int] = []
+    characters: list[str] = []
+    for part in re.finditer(r"%([0-7][0-9A-Fa-f])|.", text[begin:done], re.DOTALL):
+        places.append(begin + part.start())
+        characters.append(chr(int(part[1], 16)) if part[1] else part[0])
+    places.append(done)
+    for hit in find("".join(characters)):
+        if hit.new is not None:
+            yield Hit(places[hit.start], places[hit.low], places[hit.high], hit.new, hit.rule)
 
 
 def find_base64(text: str, find: Callable[[str], list[Hit]]) -> list[Hit]:
     """Return the base64 texts that contain a secret. Each is masked completely."""
+    import base64
+
     from vestige.record.redaction.secret_patterns import Hit, base64_fragments, base64_search
 
-    fragments = [base64_fragments()[number] for number in base64_search().find(text)]
-    if not fragments:
+    runs = list(re.finditer(_BASE64_RUN, text))
+    if not runs:
         return []
-    import base64
-    import re
-
+    fragments = [base64_fragments()[number] for number in base64_search().find(text)]
     hits: list[Hit] = []
-    for run in re.finditer(_BASE64_RUN, text):
+    for run in runs:
         if not any(fragment in run[0] for fragment in fragments):
             continue
         raw = run[0].rstrip("=").replace("-", "+").replace("_", "/")

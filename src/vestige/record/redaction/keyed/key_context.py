@@ -36,8 +36,16 @@ _PART = 1024
 _NAME_PART_MIN = 12
 """Characters of a name that is a part of its key."""
 
+_DIGITS_MIN = 4
+"""Digits of a password. Fewer are a count."""
+
+_MNEMONIC_MIN = 12
+"""Words from which the keys of a wallet are made."""
+
 _MIXED_MIN = 14
 """Letters of a random text in mixed case. Shorter ones may be names: `newDbCfgPass`."""
+_PUBLIC_KEY = re.compile(r"(?:sk-)?(?:ssh|ecdsa)-[a-z0-9@.-]{2,40} AAAA")
+_PLAIN_URL = re.compile(r"https?://[\w.:-]{1,253}(?P<path>/[^\s@]*)?")
 _PASSWORDS = {"password", "passwd", "passphrase", "passcode", "pwd"}
 
 CONTAINERS = {"cookie", "cookies", "credential", "credentials", "secret", "secrets"}
@@ -89,11 +97,32 @@ def is_secret_value(word: str, value: str) -> bool:
     """Return whether the value of a key with this word is a secret, not a setting or a type."""
     if (len(value) <= 16 and _TYPE_NAME.fullmatch(value)) or _TYPE_OR_PATH.fullmatch(value):
         return False
+    if _PUBLIC_KEY.match(value) or _is_plain_url(value):
+        return False
+    if word == "mnemonic":
+        return (
+            len(value.split()) >= _MNEMONIC_MIN
+        )  # instructions of a processor have mnemonics, too
     if word == "accesskey" and len(value) == 1:
         return False  # a key of the keyboard, in HTML
     if word in ("cookie", "cookies") and " " in value and "=" not in value:
         return False  # a sentence or a command: `"test:cookies": "run test/cookies"`
-    return value.lower() not in _HARMLESS.get(word, ())
+    if word in ("connection_string", "connectionstring", "connstr") and _is_address(value):
+        return False
+    return value.lower().rstrip("`.,;") not in _HARMLESS.get(word, ())
+
+
+def _is_address(value: str) -> bool:
+    """Return whether a connection string has no password: `mssql://@host/db`."""
+    plain = re.match(r"[\w+.-]{2,40}://(?:[^:/@\s]{0,64}@)?[^@\s]{1,512}\Z", value)
+    return plain is not None and re.search(r"(?i)pass|pwd|secret|key=|sig=|token", value) is None
+
+
+def _is_plain_url(value: str) -> bool:
+    """Return whether a value is a URL of words: the address of a token, not a token."""
+    url = _PLAIN_URL.fullmatch(value)
+    parts = re.split(r"[/?&=#]", url["path"] or "") if url else []
+    return url is not None and all(grade(part) < STRONG for part in parts)
 
 
 def is_doubtful_secret(word: str, value: str) -> bool:
@@ -106,6 +135,8 @@ def is_doubtful_secret(word: str, value: str) -> bool:
         return False
     if word.endswith("_key") and re.fullmatch(r"[0-9a-fA-F-]{36}", value):
         return False  # an id
+    if word in ("pass", "pw") and value.isdigit() and len(value) < _DIGITS_MIN:
+        return False  # `cur_pass = 0`
     if word in ("pass", "pw"):
         # A number with a fraction is a measurement: `first_pass=12.5`.
         return grade(value) >= WEAK and re.fullmatch(r"[0-9]*\.[0-9]+", value) is None

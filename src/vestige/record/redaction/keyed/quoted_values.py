@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from vestige._runtime.re_compat import re
 from vestige.limits import SECRET_LENGTH_MAX
 from vestige.record.redaction.keyed.key_context import DESCRIBING, KeyContext
+from vestige.record.redaction.masking import describes_secret
 from vestige.record.redaction.secret_likelihood import WEAK, WORD
 from vestige.record.redaction.secret_patterns import Hit
 
 OPENS = re.compile(r"""[bfruBFRU]{0,2}(?P<q>\\*["'`])""")
-_CLOSING = re.compile(r"""\s{0,8}(?:[,}\]:;)\n\\]|\Z)""")
+_CLOSING = re.compile(r"""\s{0,8}(?:[,}\]:;)\n\\]|%\}|\Z)""")
 _QUOTE_OR_LINE = re.compile(r"""(\\*)(["'`\n])""")
 _TOKEN_CHOICE = re.compile(r"""\\*["'],\s{0,8}\\*["'](?i:log_?prob|tokenId|token_id)""")
 _CONTAINER_PART = re.compile(r"""(\\*)(["'])|[\[\](){}]""")
@@ -81,7 +82,7 @@ def find_in_container(context: KeyContext, at: int, lowest: int) -> Iterator[Hit
         at = high + len(part[0])
         if _COLON.match(text, at):
             key = value.lower().strip("$")
-        elif key not in DESCRIBING:
+        elif key not in DESCRIBING and not describes_secret(key):
             is_direct = is_list and depth == 1
             least = lowest if is_direct else max(lowest, WORD if "cookie" in context.word else WEAK)
             yield context.hit(low, high, least, True)

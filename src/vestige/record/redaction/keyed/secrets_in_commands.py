@@ -26,6 +26,10 @@ _FOREIGN_VALUE = (
     r"(?P<secret>[^\s\"'\\<>,`*:=]{4,128})"
 )
 
+MNEMONIC: Final = "mnemonic"
+"""The words from which the keys of a wallet are made."""
+_PHRASES: Final = ("seed", "recovery", "secret")
+
 
 def _spelling(word: str) -> str:
     """Return an expression for a word, its first letter in any case, also in ASCII JSON."""
@@ -233,8 +237,8 @@ COMMANDS: Final = (
     ),
     (
         "approle",
-        ("secret_id",),
-        r"secret_id[\"'\\]{0,4}\s{0,2}[:=]\s{0,2}[\"'\\]{0,4}"
+        ("secret_id", "secret-id"),
+        r"secret[_-]id[\"'\\]{0,4}\s{0,2}[:=]\s{0,2}[\"'\\]{0,4}"
         r"(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})",
     ),
     (
@@ -298,11 +302,113 @@ COMMANDS: Final = (
         rf"{_QUOTE}k{_QUOTE}\s{{0,4}}:\s{{0,4}}{_QUOTE}"
         r"(?P<secret>[\w-]{16,4096})",
     ),
+    (
+        "redis-acl",
+        (" on >", "SETUSER "),
+        r"\b(?:user|SETUSER)[ \t]{1,4}\S{1,64}[^\n]{0,80}?[ \t]>(?P<secret>[^\s\"'\\]{4,256})",
+    ),
+    (
+        "password-hash",
+        ('"md5', "SCRAM-SHA-256$"),
+        r"(?P<secret>(?<=\")md5[a-f0-9]{32}|SCRAM-SHA-256\$[0-9]{3,7}:[\w+/=]{8,64}\$[\w+/=:]{40,256})",
+    ),
+    (
+        "consul-key",
+        ("encrypt",),
+        rf"\bencrypt(?:{_QUOTE})?\s{{0,4}}[:=]\s{{0,4}}{_QUOTE}(?P<secret>[A-Za-z0-9+/]{{43}}=)",
+    ),
+    (
+        "cloud-init",
+        ("chpasswd:",),
+        r"chpasswd:(?:\s|\\[nr]){1,32}list:[ \t]{0,4}[|>]?-?(?:\s|\\[nr]){1,32}[\w.-]{1,32}:"
+        r"(?P<secret>[^\s\\]{4,128})",
+    ),
+    (
+        "switch-password",
+        (
+            *(f"password {kind} " for kind in "057"),
+            *(f"secret {kind} " for kind in "0589"),
+            "key 7 ",
+        ),
+        r"\b(?:password|secret|key)[ \t][05789][ \t]{1,4}(?P<secret>[^\s\"'\\]{8,128})",
+    ),
+    (
+        "mail-relay",
+        ("]:",),
+        r"\]:[0-9]{2,5}[ \t]{1,8}[\w.@+-]{1,128}:(?P<secret>[^\s\"'\\:/]{4,256})",
+    ),
+    (
+        "http-test",
+        ("[BasicAuth]",),
+        r"\[BasicAuth\](?:\s|\\[nr]){1,8}[\w.@-]{1,64}:[ \t]{1,4}(?P<secret>[^\s\"'\\]{4,256})",
+    ),
+    (
+        "user-pair",
+        ("user = ", "user=", "login="),
+        r"(?<![\w-])(?:proxy-)?(?:user|login)[ \t]{0,2}=[ \t]{0,2}[\\\"']{0,4}[\w.@-]{1,64}:"
+        r"(?P<secret>(?![0-9]{1,12}(?!\w))[^\s\"'\\:/@]{4,256})",
+    ),
+    ("time-key", ("HEX:",), r"\bHEX:(?P<secret>[0-9A-Fa-f]{32,256})"),
+    (
+        "storage-key",
+        ("key = AQ", "key: AQ"),
+        r"\bkey(?:[ ]=|:)[ ](?P<secret>AQ[A-Za-z0-9+/]{36}==)",
+    ),
+    (
+        "hash-salt",
+        ("hash_salt",),
+        rf"hash_salt{_QUOTE}\]?\s{{0,4}}(?:=>?|:)\s{{0,4}}{_QUOTE}(?P<secret>[\w-]{{32,256}})",
+    ),
+    (
+        "analysis-token",
+        ("sonar.login", "sonar.token"),
+        r"sonar\.(?:login|token)[=: ]{1,3}(?P<secret>[a-f0-9]{40})",
+    ),
+    (
+        "account-key",
+        ("accounts",),
+        rf"\baccounts(?:{_QUOTE})?\s{{0,4}}:\s{{0,4}}\[\s{{0,8}}{_QUOTE}(?P<secret>0x[a-fA-F0-9]{{64}})",
+    ),
+    (
+        MNEMONIC,
+        (
+            "nemonic",
+            "NEMONIC",
+            *(f"{word}{gap}phrase" for word in _PHRASES for gap in ("", "_", " ")),
+            *tuple(f"{word.upper()}_PHRASE" for word in _PHRASES),
+        ),
+        r"(?i:mnemonic|(?:seed|recovery|secret)[ _]?phrase)[\"'\\]{0,4}\s{0,4}(?:[:=]|\bis\b)\s{0,4}"
+        r"[\"'\\]{0,4}(?P<secret>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z])",
+    ),
+    (
+        "call-argument",
+        (".fill(", ".type(", "send_keys(", "sendKeys(", "press_sequentially("),
+        rf"(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}(?:[\])]{{1,3}}\.(?:fill|type|send_?keys|sendKeys"
+        rf"|press_sequentially)\(\s{{0,4}}|\s{{0,4}},\s{{0,4}}){_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}})",
+    ),
+    (
+        "expect-password",
+        ("assword",),
+        rf"assword[^\n\w]{{0,12}}(?:\s|\\[nr]){{1,8}}send(?:[ ]--)?[ ]{{1,4}}{_QUOTE}"
+        r"(?P<secret>[^\"'\\\n]{4,128})",
+    ),
+    (
+        "load-test",
+        (">password</stringProp>",),
+        r">password</stringProp>\s{0,64}<stringProp[^<>]{0,80}>(?P<secret>[^<>]{4,256})<",
+    ),
     *_foreign_words(),
 )
 
 COMMAND_MARKERS: Final = {
     "sudo -": r"sudo -\w{0,4}S",
+    "encrypt": r"encrypt[\\\"']{0,8}\s{0,4}[:=]\s{0,4}[\\\"']{1,8}[A-Za-z0-9+/]{43}=",
+    "]:": r"\]:[0-9]{2,5}(?:[ \t]|\\t)",
+    "user = ": r"(?:user|login)[ \t]{0,2}=[ \t]{0,2}[\\\"']{0,8}[\w.@-]{1,64}:[^\s\"'\\:/@]{4}",
+    "HEX:": r"HEX:[0-9A-Fa-f]{32}",
+    "accounts": r"accounts[^\[]{0,16}\[[\s\\n]{0,16}[\\\"']{1,8}0x[a-fA-F0-9]{64}",
+    "assword": r"assword[^\w]{0,12}(?:\s|\\{1,8}[nr]){1,8}send",
+    ".fill(": r"(?i:passw(?:or)?d)[^\n]{0,40}(?:fill|type|keys|Keys|tially)\(|(?:fill|type)\([^\n]{0,80}(?i:passw)",
     "response=": r'response=\\*"[0-9a-f]{32}',
     "?key=": r"[?&]key=[\w-]{24}",
     **{word[1:]: _spelling(word) for word in _FOREIGN},
