@@ -172,7 +172,7 @@ def test_a_word_that_begins_like_a_shape_stays(name: str) -> None:
         "recovery phase: the seed phrase is a list of twelve words",
         "an URL in the form ftp://[user[:pass]]@host.domain[:port]/path",
         'cur_pass = 0\nssh_key_bits: 2048\n"NumberOfPasswordPrompts=1"',
-        "password: \"{{ lookup('ansible.builtin.password', '/tmp/file', chars=['ascii_letters']) }}\"",
+        "password: \"{{ lookup('password', '/tmp/file', chars=['letters'], length=8) }}\"",
         "(e.g. `--secrets HF_TOKEN` to pass your token), and `permissions: id-token: write`.",
         'connection_string = "mssql+pyodbc://@my-server.example/db?driver=ODBC+Driver+17"',
         "let a=1;this.x=f(e),y({isAuthorized:c,token:c?u:null,accessToken:l?.key??null,userId:u});"

@@ -381,7 +381,7 @@ def _second_word(
     """Return the word if a string is the second of a pair: `["authorization", "x"]`."""
     assert callable(find_word)
     if not previous or len(previous) > 64 or previous.startswith("----"):
-        return None  # `-----END PRIVATE KEY-----` is no option
+        return None  # `-----END PRIVATE KEY-----` is not an option
     word: str | None = find_word(previous.lstrip("-"))
     if word is None:
         return None

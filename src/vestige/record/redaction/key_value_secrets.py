@@ -76,7 +76,8 @@ _SYMBOL_CLOSED = re.compile(r"""(?<=[\w])(?P<q>)\](?=[ \t]{0,4}=[ \t]{0,4}["'])"
 """After the key of `config[:password] = "x"` in Ruby."""
 _QUOTED_SETTING = re.compile(r""":[ \t]{1,4}\\*["']""")
 _ASSIGNS = re.compile(
-    r"""\s{0,8}(?:=>|:=|::(?=[ ])|:|\|\|=|\?\?=|\?=|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))(?:\s|\\+t){0,8}"""
+    r"""\s{0,8}(?:=>|:=|::(?=[ ])|:|\|\|=|\?\?=|\?=|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))"""
+    r"""(?:\s|\\+t){0,8}"""
 )
 _WRAPPED = re.compile(
     r"""(?:String::from|new String|Some|\[\]byte|Buffer\.from|"""
@@ -113,11 +114,13 @@ _NEXT_WORD = re.compile(r"""[ \t]{1,4}(?P<v>[^\s"'\\]{1,256})""")
 _SQL = re.compile(r"(?i)\b(?:role|user|with|encrypted)\b")
 """Before the password in `CREATE ROLE a PASSWORD 'x'`."""
 _DIRECTIVE = re.compile(
-    r"""[ \t]{1,16}(?P<q>\\*["']|)(?P<v>[^\s"'\\;]{4,256})(?P=q)[ \t]{0,8};?[ \t]{0,8}(?=\r?\n|\\[nr"]|["']?\Z)"""
+    r"""[ \t]{1,16}(?P<q>\\*["']|)(?P<v>[^\s"'\\;]{4,256})(?P=q)[ \t]{0,8};?[ \t]{0,8}"""
+    r"""(?=\r?\n|\\[nr"]|["']?\Z)"""
 )
 """A line of a configuration without a sign: `BindPassword "x"`, `shared-secret "x";`."""
 _NAMED_BEFORE = re.compile(
-    r"""\b(?:user|username|login)[ \t]{1,4}(?:\\*["'][^"'\n]{1,64}\\*["']|[\w.@-]{1,64})[ \t]{1,4}(?:[a-z]{2,16}-)?\Z"""
+    r"""\b(?:user|username|login)[ \t]{1,4}(?:\\*["'][^"'\n]{1,64}\\*["']|[\w.@-]{1,64})"""
+    r"""[ \t]{1,4}(?:[a-z]{2,16}-)?\Z"""
 )
 """A user's name before a password: `username "u" password "x"`."""
 _PASSWORD_WORDS = ("password", "passwd", "passphrase", "pass")
@@ -140,7 +143,8 @@ _CHOSEN = re.compile(r"[!@#$%^&*+=]|\A(?=.{10})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])
 """Characters as in a password that a person chose."""
 _OWNER_WORD = re.compile(r"(?i)\b(api|access|secret|signing|encryption|master) \Z")
 _OWNER_SECTION = re.compile(
-    r"""(?i)\b(api|auth|jwt|crypt|encryption|signing|totem)["'\]]{0,2}[ \t]{0,4}(?:=>|[:=])?[ \t]{0,4}"""
+    r"""(?i)\b(api|auth|jwt|crypt|encryption|signing|totem)["'\]]{0,2}[ \t]{0,4}(?:=>|[:=])?"""
+    r"""[ \t]{0,4}"""
     r"""(?:[\[{(]|\n|\\n)(?:[ \t\r\n]|\\[rnt]){0,24}["']?\Z"""
 )
 """A section whose `key` is a secret: `[auth]` in a configuration, `encryption:` in YAML."""

@@ -134,7 +134,8 @@ _PLAIN_AFTER_TOKEN = _set(
 _ABOUT = _set(
     "name names count counts type types limit limits id ids url uri urls endpoint path paths file "
     "filename dir directory length len size policy provider manager format field fields label "
-    "prompt prompts bits hint required enabled disabled expires expire expiry expiration ttl at age domain "
+    "prompt prompts bits hint required enabled disabled expires expire expiry expiration ttl at "
+    "age domain "
     "consent "
     "banner jar error errors status source sources store version schema index regex pattern "
     "patterns "
@@ -237,7 +238,8 @@ _DOUBTFUL_END: Final = re.compile(
 """The end of a doubtful key. The scanner searches for these forms only."""
 _PASS_OWNERS: Final = _set(
     "db smtp imap mail ftp sftp ssh user usr root admin sudo mysql pg postgres redis mongo ldap "
-    "vpn wifi proxy http app my keystore truststore remote rpc control bind relay auth enable archive "
+    "vpn wifi proxy http app my keystore truststore remote rpc control bind relay auth enable "
+    "archive "
     "pdf cert ssl tls pfx jks imap pop caldav"
 )
 """Words before `pass` in a key without a separator: `dbpass`. Not `bypass`, `compass`."""

@@ -93,8 +93,10 @@ _DOUBTFUL_CAMEL_LITERALS = tuple(
 )
 # The key of a section: `[auth]` above `key = x`, `"jwt": {"key": "x"}`.
 _SECTION_KEY = (
-    rb"(?i)(?:api|auth|jwt|crypt|encryption|signing|totem)[\"'\\\]]{0,8}[ \t]{0,4}(?:=>|[:=])?[ \t]{0,4}"
-    rb"(?:[\[{(]|\\{1,8}[rn])(?:[ \t]|\\{1,8}[rnt]){0,24}[\\\"']{0,8}key[\\\"']{0,8}[ \t]{0,4}(?:=>|[:=])"
+    rb"(?i)(?:api|auth|jwt|crypt|encryption|signing|totem)[\"'\\\]]{0,8}[ \t]{0,4}(?:=>|[:=])?"
+    rb"[ \t]{0,4}"
+    rb"(?:[\[{(]|\\{1,8}[rn])(?:[ \t]|\\{1,8}[rnt]){0,24}[\\\"']{0,8}key[\\\"']{0,8}[ \t]{0,4}"
+    rb"(?:=>|[:=])"
 )
 _NESTED_KEY = rb"(?i)[\"']key\\{0,15}[\"'][ ]?:[ ]?\\{0,15}[\"'][a-z0-9+/_=-]{24}"
 _QUOTED_MIN = 6

@@ -548,7 +548,7 @@ _ENCODED_STEMS: Final = (
 """Besides the literals of all rules."""
 
 _BEFORE_SHORT: Final = " \"':=\n"
-"""What is often before a secret. With one of these, a literal of three characters is long enough."""
+"""What is often before a secret. With it, a literal of three characters is long enough."""
 
 
 @cache

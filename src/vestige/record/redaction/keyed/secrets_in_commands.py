@@ -310,7 +310,8 @@ COMMANDS: Final = (
     (
         "password-hash",
         ('"md5', "SCRAM-SHA-256$"),
-        r"(?P<secret>(?<=\")md5[a-f0-9]{32}|SCRAM-SHA-256\$[0-9]{3,7}:[\w+/=]{8,64}\$[\w+/=:]{40,256})",
+        r"(?P<secret>(?<=\")md5[a-f0-9]{32}|SCRAM-SHA-256\$[0-9]{3,7}:[\w+/=]{8,64}\$"
+        r"[\w+/=:]{40,256})",
     ),
     (
         "consul-key",
@@ -367,7 +368,8 @@ COMMANDS: Final = (
     (
         "account-key",
         ("accounts",),
-        rf"\baccounts(?:{_QUOTE})?\s{{0,4}}:\s{{0,4}}\[\s{{0,8}}{_QUOTE}(?P<secret>0x[a-fA-F0-9]{{64}})",
+        rf"\baccounts(?:{_QUOTE})?\s{{0,4}}:\s{{0,4}}\[\s{{0,8}}{_QUOTE}(?P<secret>0x"
+        rf"[a-fA-F0-9]{{64}})",
     ),
     (
         MNEMONIC,
@@ -377,14 +379,17 @@ COMMANDS: Final = (
             *(f"{word}{gap}phrase" for word in _PHRASES for gap in ("", "_", " ")),
             *tuple(f"{word.upper()}_PHRASE" for word in _PHRASES),
         ),
-        r"(?i:mnemonic|(?:seed|recovery|secret)[ _]?phrase)[\"'\\]{0,4}\s{0,4}(?:[:=]|\bis\b)\s{0,4}"
+        r"(?i:mnemonic|(?:seed|recovery|secret)[ _]?phrase)[\"'\\]{0,4}\s{0,4}(?:[:=]"
+        r"|\bis\b)\s{0,4}"
         r"[\"'\\]{0,4}(?P<secret>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z])",
     ),
     (
         "call-argument",
         (".fill(", ".type(", "send_keys(", "sendKeys(", "press_sequentially("),
-        rf"(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}(?:[\])]{{1,3}}\.(?:fill|type|send_?keys|sendKeys"
-        rf"|press_sequentially)\(\s{{0,4}}|\s{{0,4}},\s{{0,4}}){_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}})",
+        rf"(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}(?:[\])]{{1,3}}\.(?:fill|type|send_?keys"
+        rf"|sendKeys"
+        rf"|press_sequentially)\(\s{{0,4}}|\s{{0,4}},\s{{0,4}}){_QUOTE}(?P<secret>"
+        rf"[^\"'\\\n]{{4,256}})",
     ),
     (
         "expect-password",
@@ -408,7 +413,10 @@ COMMAND_MARKERS: Final = {
     "HEX:": r"HEX:[0-9A-Fa-f]{32}",
     "accounts": r"accounts[^\[]{0,16}\[[\s\\n]{0,16}[\\\"']{1,8}0x[a-fA-F0-9]{64}",
     "assword": r"assword[^\w]{0,12}(?:\s|\\{1,8}[nr]){1,8}send",
-    ".fill(": r"(?i:passw(?:or)?d)[^\n]{0,40}(?:fill|type|keys|Keys|tially)\(|(?:fill|type)\([^\n]{0,80}(?i:passw)",
+    ".fill(": (
+        r"(?i:passw(?:or)?d)[^\n]{0,40}(?:fill|type|keys|Keys|tially)\("
+        r"|(?:fill|type)\([^\n]{0,80}(?i:passw)"
+    ),
     "response=": r'response=\\*"[0-9a-f]{32}',
     "?key=": r"[?&]key=[\w-]{24}",
     **{word[1:]: _spelling(word) for word in _FOREIGN},

@@ -159,7 +159,8 @@ PROVIDERS: Final[tuple[tuple[str, ...], ...]] = (
     (
         "ethereum-node",
         ".quiknode.pro/ rpc.ankr.com/ .getblock.io/",
-        r"(?:\.quiknode\.pro|rpc\.ankr\.com|\.getblock\.io)/(?:[a-z_]{1,20}/){0,2}(?P<secret>[a-f0-9]{32,64})",
+        r"(?:\.quiknode\.pro|rpc\.ankr\.com|\.getblock\.io)/(?:[a-z_]{1,20}/){0,2}(?P<secret>"
+        r"[a-f0-9]{32,64})",
     ),
     (
         "macaroon",
