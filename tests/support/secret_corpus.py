@@ -332,7 +332,8 @@ SHAPES: dict[str, tuple[str, str]] = {
     "adyen": ("AQE{W120}", ""),
     "discord bearer": ("mfa.{W84}", ""),
     "roblox": (
-        "_|WARNING:-DO-NOT-SHARE-THIS.--Sharing-this-will-allow-someone-to-log-in-as-you-and-to-steal-your-ROBUX-and-items.|_{X200}",
+        "_|WARNING:-DO-NOT-SHARE-THIS.--Sharing-this-will-allow-someone-to-log-in-as-you"
+        "-and-to-steal-your-ROBUX-and-items.|_{X200}",
         "",
     ),
     "github app jwt": ("v1.{H40}", ""),
@@ -364,8 +365,10 @@ TEXTS: dict[str, str] = {
     "query": "GET /v1/x?api_key={A32}&page=2",
     "sas": "https://a.blob.core.windows.net/c?sv=2022-11-02&sig={B43}%3D",
     "presigned": "https://b.s3.amazonaws.com/k?X-Amz-Signature={H64}&X-Amz-Expires=60",
-    "azure storage": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey={B86}==;EndpointSuffix=core.windows.net",
-    "azure bus": "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={B43}=",
+    "azure storage": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey={B86}==;"
+    "EndpointSuffix=core.windows.net",
+    "azure bus": "Endpoint=sb://n.servicebus.windows.net/;SharedAccessKeyName=Root;"
+    "SharedAccessKey={B43}=",
     "sql server": "Server=tcp:h,1433;Database=d;User ID=u;Password={P};Encrypt=true",
     "jdbc": "jdbc:mysql://h/d?user=u&password={P}",
     "java": "java -Djavax.net.ssl.keyStorePassword={P} -jar a.jar",
