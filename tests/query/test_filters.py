@@ -42,7 +42,18 @@ def test_terms_are_read_as_they_are_meant() -> None:
     )
     assert parse_filter('name:"two words" -', NOW) == (
         Term("name", ":", "two words"),
-        Term("text", ":", "-"),
+        Term("words", ":", ("-",)),
+    )
+    assert parse_filter('rate is:ok "a b" limit R59 r60.s2 -r7', NOW) == (
+        Term("is", ":", "ok"),
+        Term("text", ":", "a b"),
+        Term("run", ":", ("r7",), negated=True),
+        Term("run", ":", ("r59", "r60")),
+        Term("words", ":", ("rate", "limit")),
+    )
+    assert parse_filter("is:crashed run:R3", NOW) == (
+        Term("is", ":", "interrupted"),
+        Term("run", ":", ("r3",)),
     )
     assert parse_filter("  ", NOW) == ()
 
@@ -50,7 +61,12 @@ def test_terms_are_read_as_they_are_meant() -> None:
 @pytest.mark.parametrize(
     ("text", "taught"),
     [
-        ("is:faild", "expected is: and one of failed, ok"),
+        ("is:faild", "expected is: and one of failed, "),
+        ("is:succes", "expected is: and one of ok, failed, "),
+        ("is:cra", "expected is: and one of interrupted, "),
+        ("is:nothing", "expected is: and one of failed, ok"),
+        ("has:notes", "expected has: and one of note, "),
+        ("a b c d e f g h i", "9 words (expected at most 8)"),
         ("tol:search", "expected tool"),
         ("http://x", 'as text: "http://x"'),
         ("cost:3", "expected cost> or cost< and a number"),
@@ -125,6 +141,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugger]:
             if n % 5 == 0:
                 run.tool("web_search", {"q": n}).end(body="found")
                 run.log.info(f"looked for 100%_{n}")
+            body = "the RateLimitError of moderate size" if n == 7 else "generate without limit"
+            run.child("chat", "step").end(body=f"{body} {n}\n{'x' * (500 if n == 9 else 1)} later")
             clock.advance(10**9 * (n + 1))
             run.end(error=ValueError("card refused") if n % 4 == 0 else None)
     load(home)
@@ -162,6 +180,20 @@ SEARCHED = set(range(0, 40, 5))
         ("logs=1", SEARCHED),
         ('"card refused"', FAILED),
         ("100%_5", {5}),
+        ("refused card", FAILED),
+        ("efused", set()),
+        ('"efused"', FAILED),
+        ("rate limit", {7}),
+        ("LIMIT rate", {7}),
+        ("error size", {7}),
+        ("limit later", ALL - {9}),
+        ('"limit" "later"', ALL),
+        ("is:failed looked 100%", FAILED & SEARCHED),
+        ("r9", {7}),
+        ("run:R9", {7}),
+        ("r9 r10.s1", {7, 8}),
+        ("r9 r10 refused", {8}),
+        ("-r9 -r10 name:agent_", ALL - {7, 8}),
         ("cost>0.086", {n for n in range(40) if n * 1000 * (2.5e-6 if n % 2 else 3e-6) > 0.086}),
         (
             "-cost>0.086 name:agent_3",
@@ -259,7 +291,7 @@ def test_the_rows_of_long_runs_bound_a_look_too(
 ) -> None:
     monkeypatch.setattr(filter_sql, "ROWS_SEARCHED_MAX", 10)
 
-    answer = many.list("web_search")
+    answer = many.list('"web_search"')
 
     assert answer.searched is not None
     assert 1 <= answer.searched < 10
@@ -284,3 +316,25 @@ def test_a_run_without_a_name_has_no_other_name(tmp_path: Path) -> None:
         "-refused": 0,
         "refused": 1,
     }
+
+
+def test_what_the_words_of_a_filter_are_taken_for_is_in_the_answer(many: Debugger) -> None:
+    answer = many.list('card refused "no" -r3', limit=1).data()
+
+    assert answer["understood"] == (
+        'the text "no"; not run r3;'
+        ' words that begin with "card" and "refused", near each other, in any order'
+    )
+    assert "understood" not in many.list("is:failed", limit=1).data()
+
+
+@pytest.mark.parametrize("text", ["", "is:failed", "refused card", "name:nothing"])
+def test_the_parts_of_a_time_range_add_up_to_its_totals(many: Debugger, text: str) -> None:
+    data = many.list(text, limit=1, totals=True, buckets=True).data()
+    totals, parts = data["totals"], data["buckets"]
+
+    for key in ("runs", "failed", "tokens", "model_calls"):
+        assert sum(part[key] for part in parts) == totals[key]
+    assert sum(part["cost_usd"] or 0 for part in parts) == pytest.approx(totals["cost_usd"] or 0)
+    assert [part["at"] for part in parts] == sorted({part["at"] for part in parts})
+    assert len(parts) <= 61

@@ -318,3 +318,60 @@ def test_rows_are_live_until_the_process_is_killed(browser: Browser, tmp_path: P
         expect(page.get_by_role("region", name="Summary")).to_contain_text("Crashed")
         page.keyboard.press("g")
         expect(page.get_by_role("row").filter(has_text="night shift")).to_contain_text("Crashed")
+
+
+def test_words_are_searched_near_each_other_and_the_page_says_so(
+    browser: Browser, url: str
+) -> None:
+    with visit(browser, url) as page:
+        page.get_by_role("searchbox").fill("failed refund")
+        expect(page.get_by_text('words that begin with "failed" and "refund"')).to_be_visible()
+        expect(row(page, "r21")).to_be_visible()
+        expect(page.get_by_text("r19", exact=True)).to_have_count(0)
+        page.get_by_role("button", name="Search the exact phrase").click()
+        expect(page.get_by_role("searchbox")).to_have_value('"failed refund"')
+        expect(page.get_by_text("No runs match: the text")).to_be_visible()
+        page.get_by_role("searchbox").fill("r19")
+        expect(row(page, "r19")).to_be_visible()
+        expect(page.get_by_text("r21", exact=True)).to_have_count(0)
+        expect(page.get_by_role("status", name="Totals")).to_contain_text("1 run")
+
+
+def test_rows_of_the_filter_before_cannot_be_used(browser: Browser, url: str) -> None:
+    """Until the answer arrives, and after a refused filter: they may not be what is asked for."""
+    seen = Visit(browser, url)
+    page = seen.page
+    expect(row(page, "r19")).to_be_visible()
+    table = page.get_by_role("table", name="Runs")
+    page.route("**/api/v1/list?*", lambda route: None)
+    page.get_by_role("searchbox").fill("is:failed")
+    expect(table).to_have_attribute("aria-busy", "true")
+    expect(page.get_by_text("Searching…")).to_be_visible()
+    assert table.evaluate("table => table.inert")
+    page.keyboard.press("Escape")
+    for key in ("j", "x", "Enter"):
+        page.keyboard.press(key)
+    expect(page.get_by_text("selected")).to_have_count(0)
+    assert "#/run" not in page.url
+    page.unroute("**/api/v1/list?*")
+    page.get_by_role("searchbox").fill("is:nonsense")
+    expect(page.get_by_role("alert")).to_contain_text("expected is: and one of failed, ok")
+    assert table.evaluate("table => table.inert")
+    page.get_by_role("searchbox").fill("is:succeeded")
+    expect(page.get_by_role("checkbox", name="Select r19")).to_be_enabled()
+    page.get_by_role("checkbox", name="Select r19").check()
+    page.get_by_role("button", name="Remove r19 from the selection").click()
+    expect(page.get_by_text("1 run selected")).to_have_count(0)
+    seen.context.close()
+
+
+def test_trends_have_the_filter_and_the_counts_of_the_list(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        page.get_by_role("tab", name="Trends").click()
+        for text, runs in (("", "20"), ("is:failed", "4"), ("name:nothing", "0")):
+            page.get_by_role("searchbox").fill(text)
+            expect(page.get_by_role("status", name="Totals")).to_contain_text(f"{runs} runs")
+            expect(page.get_by_role("img", name=re.compile(f"Runs: {runs}(,|$)"))).to_be_visible()
+        page.get_by_role("button", name="Include deleted runs").click()
+        expect(page.get_by_text("also deleted ones, whatever the filter")).to_be_visible()
+        expect(page.get_by_role("img", name=re.compile("Runs: 20"))).to_be_visible()

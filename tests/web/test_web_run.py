@@ -320,6 +320,27 @@ def test_a_span_is_taken_along(live: Place) -> None:
     assert taken["CLI command"] == "vestige span r3.s7"
 
 
+def test_escape_closes_the_open_menu_only(place: Place) -> None:
+    page = place.at("r3", "view=tree&span=s7")
+    pane(page).get_by_role("button", name="Copy", exact=True).first.click()
+    expect(pane(page).get_by_role("button", name="CLI command")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="CLI command")).to_have_count(0)
+    expect(pane(page).get_by_role("tab", name="Messages")).to_be_visible()
+    page.keyboard.press("Escape")
+
+    expect(pane(page)).to_have_count(0)
+
+
+def test_go_to_the_cause_opens_the_tab_with_the_failure(place: Place) -> None:
+    """Whichever tab was open before."""
+    page = place.at("r3", "view=tree&span=s7&tab=attributes")
+    page.get_by_role("region", name="Summary").get_by_role("button", name="Go to").first.click()
+
+    expect(pane(page).get_by_role("tab").first).to_have_attribute("aria-selected", "true")
+    expect(pane(page).locator(".notice.bad").first).to_be_visible()
+
+
 def test_a_note_typed_by_keyboard_is_saved(live: Place) -> None:
     """Written on a span, read on the run after the page is loaded again."""
     page = live.at("r3", "view=tree&span=s9&tab=attributes")

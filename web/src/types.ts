@@ -99,6 +99,10 @@ export interface ListData {
   more?: boolean;
   looked_at?: number | null;
   totals?: RunTotals;
+  /** The totals by hour or day. */
+  buckets?: (RunTotals & { at: string })[];
+  /** What the words of the filter select, for people to read. */
+  understood?: string;
 }
 
 export interface Finding {

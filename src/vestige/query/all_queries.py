@@ -169,15 +169,17 @@ class Debugger:
         sort: str | None = None,
         reverse: bool = False,
         totals: bool = False,
+        buckets: bool = False,
     ) -> ListAnswer:
         """Return runs, newest first or sorted (query/search/run_order.py).
 
         `filter` is, for example, `is:failed tool:search cost>0.1` (query/search/filters.py).
         `since` is `2h`, or seconds. `after` is a run's id: only older runs. `group` is
         `conversation`: the newest run of each. `examine` checks small runs that have not been
-        checked, for their top finding. `totals` adds up all runs that match.
+        checked, for their top finding. `totals` adds up all runs that match, `buckets` also by hour
+        or day.
         """
-        from vestige.query.search.filters import parse_filter
+        from vestige.query.search.filters import describe_search, parse_filter
         from vestige.query.search.run_list import ListQuery, is_grouped, list_answer
         from vestige.query.search.run_order import BY_COST, apply_order
 
@@ -195,7 +197,8 @@ class Debugger:
             conversation_id=None
             if conversation is None
             else formatting.to_valid_utf8(conversation),
-            with_implicit=everything,
+            # An id names a run that may have no content.
+            with_implicit=everything or any(t.key == "run" and not t.negated for t in terms),
             after=None if after is None else find_run(self.store, after).short_id,
             terms=terms,
             newest_of_conversation=is_grouped(group),
@@ -214,16 +217,25 @@ class Debugger:
         options += ["--reverse"] if reverse else []
         examine_run = self._examine if examine else None
         by_cost = sort if sort in BY_COST else None
-        query = ListQuery(run_filter, limit, cost, options, examine_run, by_cost, reverse, totals)
-        return self._placed(list_answer(self.store, query, now_ns))
+        query = ListQuery(
+            run_filter, limit, cost, options, examine_run, by_cost, reverse, totals, buckets
+        )
+        answer = list_answer(self.store, query, now_ns)
+        answer.understood = describe_search(terms)
+        return self._placed(answer)
 
     def _with_hits(self, term: Term) -> Term:
-        """Add the runs that contain the text to a term `text`."""
-        if term.key != "text":
+        """Add the runs that contain the text to a term `text` or `words`."""
+        if term.key not in ("text", "words"):
             return term
-        from vestige.query.search.grep import find_runs_with
+        from vestige.query.search.grep import find_runs_with, find_runs_with_words
 
-        return msgspec.structs.replace(term, also=find_runs_with(self.store, str(term.value)))
+        if term.key == "text":
+            also = find_runs_with(self.store, str(term.value))
+        else:
+            also, is_complete = find_runs_with_words(self.store, term.value)
+            term = msgspec.structs.replace(term, partial=not is_complete)
+        return msgspec.structs.replace(term, also=also)
 
     def overview(self, id: str | None = None, *, ids: bool = False) -> OverviewAnswer:
         """Return the summary of a run; `ids` shows the recorded ids of spans."""
@@ -543,13 +555,19 @@ class Debugger:
         regex: bool = False,
         ignore_case: bool = False,
         after: str | None = None,
+        words: bool = False,
     ) -> GrepAnswer:
-        """Search one run, or all runs without an id. `where` is `bodies,attrs,logs`."""
+        """Search one run, or all runs without an id. `where` is `bodies,attrs,logs`.
+
+        `words` searches the words of the pattern near each other, in any order.
+        """
         from vestige.query.search.grep import GrepOptions, grep_answer, parse_parts
 
         parts = parse_parts(where if isinstance(where, str) else ",".join(where))
         run = self.resolve(id, "run").run if id is not None else None
-        options = GrepOptions(regex, ignore_case, parts, after)
+        if regex and words:
+            raise UsageError("grep: --regex and --words exclude each other.")
+        options = GrepOptions(regex, ignore_case, parts, after, words)
         scope = (run.id, run.short_id) if run else None
         return self._placed(grep_answer(self.store, pattern, scope, options))
 

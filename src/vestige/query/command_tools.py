@@ -240,6 +240,7 @@ TOOLS: tuple[Tool, ...] = (
                       to="where", parse=parse_parts),
             Parameter("regex", _FLAG, "The text is a regular expression."),
             Parameter("ignore_case", _FLAG, "Ignore case."),
+            Parameter("words", _FLAG, "All words, near each other, in any order."),
             Parameter("after", "string", "Continue from a cursor."),
         ),
     ),
@@ -270,6 +271,7 @@ TOOLS: tuple[Tool, ...] = (
             Parameter("sort", "string", "Sort by this column, largest first.", choices=SORTS),
             Parameter("reverse", _FLAG, "Reverse the order."),
             Parameter("totals", _FLAG, "Add up all runs that match."),
+            Parameter("buckets", _FLAG, "Add them up by hour or day, too."),
             Parameter("group", "string", "Only the newest run of each group, with the number of"
                       " runs.", choices=("conversation",)),
             Parameter("limit", "integer", "Show at most this many runs.", least=1, most=1_000),

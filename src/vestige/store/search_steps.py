@@ -33,11 +33,15 @@ def collect_hits(scan: Scan, query: SearchQuery, after: str | None, limit: int) 
     """Return up to `limit` hits, and a cursor if the search is not complete."""
     first_part, last = parse_cursor(after, query)
     hits: list[Hit] = []
+    runs: set[str] = set()
     for part in query.parts[query.parts.index(first_part) :]:
         iter_part = scan.iter_bodies if part == "bodies" else scan.iter_rows
         for cursor, hit in iter_part(part, last if part == first_part else None):
             check_cancelled()
             if hit is not None:
+                if query.once_per_run and hit.span_ref.run_id in runs:
+                    continue
+                runs.add(hit.span_ref.run_id)
                 hits.append(hit)
                 if len(hits) >= limit:
                     return SearchResult(hits, cursor, f"{limit} hits")

@@ -4,6 +4,7 @@ import "./home.css";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { exported } from "../api";
 import { useKeys } from "../keys";
+import { oneLine } from "../parts/format";
 import { Menu } from "../parts/menu";
 import { Failed } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
@@ -32,13 +33,23 @@ const RANGES: [string, string][] = [
 ];
 const SAVED_MAX = 30;
 
-/** Return the words of a filter that are not `key:value` terms: the text to search for. */
+const TERM = /-?[a-z]+(?::|[<>]=?|=)(?:"[^"]*"|\S+)|"[^"]*"|\S+/g;
+const isText = (term: string): boolean =>
+  !/^-?[a-z]+(?::|[<>]=?|=)/.test(term) &&
+  !term.startsWith("-") &&
+  !/^r\d+(?:\.s\d+)?$/i.test(term);
+
+/** Return the words and quoted phrases of a filter: the text to search for. */
 export function freeWords(filter: string): string {
-  const found = filter.match(/-?[a-z]+(?::|[<>]=?|=)(?:"[^"]*"|\S+)|"[^"]*"|\S+/g) ?? [];
-  return found
-    .filter((term) => !/^-?[a-z]+(?::|[<>]=?|=)/.test(term) && !term.startsWith("-"))
-    .map((term) => term.replaceAll('"', ""))
-    .join(" ");
+  return (filter.match(TERM) ?? []).filter(isText).join(" ");
+}
+
+/** Return the filter with its words as one quoted phrase. */
+export function asPhrase(filter: string): string {
+  const terms = filter.match(TERM) ?? [];
+  const words = terms.filter((term) => isText(term) && !term.startsWith('"'));
+  const others = terms.filter((term) => !words.includes(term));
+  return [...others, `"${words.join(" ")}"`].join(" ");
 }
 
 export function Home() {
@@ -129,7 +140,10 @@ export function Home() {
           <ColumnMenu shown={columns} toggle={toggleColumn} />
         </span>
       </div>
-      <Totals options={options} version={String(runs.changes)} stale={runs.stale} />
+      <Totals options={options} version={String(runs.changes)} stale={runs.stale && !runs.error} />
+      {runs.understood && !runs.stale && (
+        <Understood text={runs.understood} words={words} apply={() => set(asPhrase(filter))} />
+      )}
       {runs.error && (
         <div class="page-pad">
           <Failed error={runs.error} />
@@ -149,7 +163,7 @@ export function Home() {
         ]}
       />
       <TabPanel panel="home-panel" current={shown}>
-        {filter && (shown === "trends" || shown === "costs" || shown === "tools") && (
+        {filter && (shown === "costs" || shown === "tools") && (
           <p class="all-runs quiet">All runs. The filter does not apply here.</p>
         )}
         {shown === "runs" && (
@@ -162,11 +176,32 @@ export function Home() {
           />
         )}
         {shown === "text" && <Hits words={words} />}
-        {shown === "trends" && <Trends since={since} />}
+        {shown === "trends" && <Trends options={options} version={String(runs.changes)} />}
         {shown === "costs" && <Costs since={since} />}
         {shown === "tools" && <Tools />}
       </TabPanel>
     </div>
+  );
+}
+
+interface UnderstoodProps {
+  text: string;
+  words: string;
+  apply: () => void;
+}
+
+/** What the words of the filter were taken for, and the other reading. */
+function Understood({ text, words, apply }: UnderstoodProps) {
+  const isSplit = !words.includes('"') && words.includes(" ");
+  return (
+    <p class="understood quiet">
+      Searched: {oneLine(text, 300)}.{" "}
+      {isSplit && (
+        <button type="button" class="plain link" onClick={apply}>
+          Search the exact phrase
+        </button>
+      )}
+    </p>
   );
 }
 

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useKeys } from "../keys";
+import { oneLine } from "../parts/format";
 import { Menu } from "../parts/menu";
 import { Empty, Loading } from "../parts/placeholders";
 import { VirtualList } from "../parts/virtual-list";
@@ -139,11 +140,14 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
   };
   // The older run is the baseline.
   const compare = (): void => {
+    if (runs.stale) return;
     const ids = [...marked].sort((one, two) => Number(one.slice(1)) - Number(two.slice(1)));
     const [a, b] = ids;
     if (ids.length > 2) go(href("compare", "", { runs: ids.join(",") }));
     else if (a && b) go(href("compare", "", { a, b }));
   };
+  // Rows of another filter are shown until the new ones arrive, but nothing can be done with them.
+  const current = runs.stale ? undefined : rows[at];
   useKeys([
     { key: "j", label: "Next run", run: () => move(1) },
     { key: "k", label: "Previous run", run: () => move(-1) },
@@ -151,17 +155,24 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
     {
       key: "Enter",
       label: "Open the run",
-      run: () => rows[at] && go(href("run", rows[at].short_id)),
+      run: () => current && go(href("run", current.short_id)),
     },
     {
       key: "x",
       label: "Select for comparison",
-      run: () => rows[at] && mark(rows[at].short_id),
+      run: () => current && mark(current.short_id),
     },
     { key: "c", label: "Compare selected runs", run: compare },
   ]);
   if (!runs.rows) return runs.error ? null : <Loading what="runs" />;
-  if (!rows.length) return <NoRuns filtered={filtered} looking={runs.looking} />;
+  if (!rows.length)
+    return (
+      <NoRuns
+        filtered={filtered}
+        looking={runs.looking || runs.stale}
+        understood={runs.understood}
+      />
+    );
   const all = [OUTCOME, ...columns];
   const template = `16px ${all.map((column) => column.width).join(" ")}`;
   const viewOf = (run: RunRow): RowView => ({
@@ -174,6 +185,7 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
       <div
         class={`runtable column grow ${runs.stale ? "stale" : ""}`}
         aria-busy={runs.stale}
+        inert={runs.stale}
         role="table"
         aria-label="Runs"
         aria-rowcount={runs.more ? -1 : rows.length}
@@ -242,7 +254,21 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
               ? "1 run selected. Select another to compare."
               : `${marked.length} runs selected`}
           </span>
-          <button type="button" disabled={marked.length < 2} onClick={compare}>
+          {marked.map((id) => (
+            <button
+              key={id}
+              type="button"
+              class="plain mono"
+              aria-label={`Remove ${id} from the selection`}
+              title={
+                rows.some((run) => run.short_id === id) ? "" : "Not in the list below this filter"
+              }
+              onClick={() => mark(id)}
+            >
+              {id} <span aria-hidden="true">✕</span>
+            </button>
+          ))}
+          <button type="button" disabled={marked.length < 2 || runs.stale} onClick={compare}>
             Compare
           </button>
           <button type="button" class="plain" onClick={() => setMarked([])}>
@@ -281,12 +307,19 @@ function Heading({ column, order }: { column: Column; order: Order }) {
   );
 }
 
-function NoRuns({ filtered, looking }: { filtered: boolean; looking: boolean }) {
+interface NoRunsProps {
+  filtered: boolean;
+  looking: boolean;
+  understood: string;
+}
+
+function NoRuns({ filtered, looking, understood }: NoRunsProps) {
   if (looking) return <Loading what="runs" />;
   if (filtered)
     return (
       <Empty>
-        No runs match. <a href="#/">Clear filter</a>
+        No runs match{understood ? `: ${oneLine(understood, 300)}` : ""}.{" "}
+        <a href="#/">Clear filter</a>
       </Empty>
     );
   return (

@@ -42,7 +42,13 @@ import { RunPane } from "../views/run-pane";
 import { RunSummary } from "../views/run-summary";
 import State from "../views/snapshots";
 import SpanPane from "../views/span-pane";
-import { mainSpan, type StepIndex, useOverview, useStepIndex } from "../views/step-index";
+import {
+  mainSpan,
+  type StepIndex,
+  spanTitle,
+  useOverview,
+  useStepIndex,
+} from "../views/step-index";
 import { Steps } from "../views/steps";
 import Timeline from "../views/timeline";
 import Transcript from "../views/transcript";
@@ -112,7 +118,7 @@ function Shown({ run, paused, pause }: ShownProps) {
     document.title = `${oneLine(title, 60)} (${run.run.short_id}) · Vestige`;
   }, [title]);
   useLanding(run, overview, steps);
-  const search = useRunKeys(run, paused, pause);
+  const search = useRunKeys(run, paused, pause, steps);
   const shown = shownView(run, overview.data !== null && !steps.steps.length);
   const at = run.at(selected.value);
   const Page = PAGES[shown];
@@ -200,8 +206,8 @@ interface ListProps {
 
 function List({ shown, run, overview, steps, lineage }: ListProps) {
   const hasSteps = !overview.data || steps.steps.length > 0;
-  if (shown === "tree" || !hasSteps) return <Tree run={run} />;
-  if (shown === "timeline") return <Timeline run={run} />;
+  if (shown === "tree" || !hasSteps) return <Tree run={run} steps={steps} />;
+  if (shown === "timeline") return <Timeline run={run} steps={steps} />;
   return <Steps run={run} overview={overview} steps={steps} lineage={lineage} />;
 }
 
@@ -249,7 +255,12 @@ function useLanding(run: RunModel, overview: Asked<OverviewData>, steps: StepInd
   }, [overview.data]);
 }
 
-function useRunKeys(run: RunModel, paused: boolean, pause: (on: boolean) => void) {
+function useRunKeys(
+  run: RunModel,
+  paused: boolean,
+  pause: (on: boolean) => void,
+  steps: StepIndex,
+) {
   const search = useRef<HTMLInputElement>(null);
   const step = (by: 1 | -1): void => {
     const failures = run.failures;
@@ -284,7 +295,7 @@ function useRunKeys(run: RunModel, paused: boolean, pause: (on: boolean) => void
   ]);
   useCommands((words) => [
     ...views.map((name) => ({ title: TITLES[name], note: "view", run: () => showView(name) })),
-    ...spansLike(run, words),
+    ...spansLike(run, words, steps),
   ]);
   return search;
 }
@@ -292,11 +303,12 @@ function useRunKeys(run: RunModel, paused: boolean, pause: (on: boolean) => void
 function spansLike(
   run: RunModel,
   words: string,
+  steps: StepIndex,
 ): { title: string; note: string; run: () => void }[] {
   if (!words) return [];
   const found = [];
   for (let index = 0; index < run.count && found.length < FOUND_MAX; index++) {
-    const title = `${run.name(index)} ${run.label(index)}`;
+    const title = `${spanTitle(run, index, steps)} ${run.label(index)}`;
     const note = `s${run.number(index)} ${run.type(index)}`;
     if (`${title} ${note}`.toLowerCase().includes(words.trim())) {
       found.push({ title, note, run: () => openSpan(run.number(index)) });

@@ -23,7 +23,12 @@ export function Hits({ words }: { words: string }) {
   const load = async (after: string | null): Promise<void> => {
     const mine = ++turn.current;
     try {
-      const data = await get<GrepData>("grep", { pattern: words, ignore_case: true, after });
+      const data = await get<GrepData>("grep", {
+        pattern: words,
+        words: true,
+        ignore_case: true,
+        after,
+      });
       if (mine !== turn.current) return;
       setHits((before) => (after && before ? [...before, ...data.hits] : data.hits));
       setNext(data.next);
@@ -57,7 +62,7 @@ export function Hits({ words }: { words: string }) {
   return (
     <div class="column grow">
       <VirtualList
-        label={`Matches for "${words}"`}
+        label={`Matches for ${words}`}
         count={rows.length}
         height={30}
         row={(at) => <HitRow row={rows[at]!} before={rows[at - 1]} words={words} names={names} />}
@@ -80,8 +85,7 @@ interface RunName {
 
 /** The tasks and dates of the runs that match, by short id. */
 function useRunNames(words: string): Map<string, RunName> {
-  const quoted = `"${words.replace(/["\\]/g, "\\$&")}"`;
-  const params = words ? { filter: quoted, all: true, limit: NAMED_MAX } : null;
+  const params = words ? { filter: words, all: true, limit: NAMED_MAX } : null;
   const { data } = useAnswer<ListData>("list", params);
   return useMemo(
     () =>
@@ -99,6 +103,13 @@ function useRunNames(words: string): Map<string, RunName> {
 const unescaped = (text: string): string =>
   visible(text.replace(/\\+[nrt]/g, " ").replace(/\\+(["'/])/g, "$1"));
 
+/** What to search in the run: the words as a phrase if they are one here, else the word that was found. */
+function findText(words: string, hit: Hit): string {
+  const phrase = words.replaceAll('"', "");
+  const here = `${hit.match}${hit.after}`.slice(0, phrase.length);
+  return here.toLowerCase() === phrase.toLowerCase() ? phrase : hit.match;
+}
+
 interface HitProps {
   row: Row;
   /** The row above, whose run is not named again. */
@@ -113,7 +124,7 @@ function HitRow({ row: { hit, others }, before, words, names }: HitProps) {
   // The tab with the match; the words are highlighted there.
   const tab = hit.part === "input" || hit.part === "output" ? hit.part : "";
   return (
-    <a class="hit" href={href("run", run, { span, tab, find: words })}>
+    <a class="hit" href={href("run", run, { span, tab, find: findText(words, hit) })}>
       <span class="mono hit-id">{hit.short_id}</span>
       <span class="quiet hit-part">
         {hit.part === "attrs" ? "attribute" : hit.part}

@@ -1,10 +1,10 @@
 /** The totals of the runs that match the filter and the time range. */
 
-import { count, percent, price, short, upTo } from "../parts/format";
+import { count, durationMs, percent, price, short } from "../parts/format";
 import type { ListData } from "../types";
 import { useAnswer } from "../use-query";
 import type { ListOptions } from "./use-runs";
-import { listParams } from "./use-runs";
+import { totalsParams } from "./use-runs";
 
 interface Props {
   options: ListOptions;
@@ -14,11 +14,9 @@ interface Props {
 }
 
 export function Totals({ options, version, stale }: Props) {
-  // `limit` 1: only the totals are of interest.
-  const params = { ...listParams(options), sort: null, reverse: null, limit: 1, totals: true };
-  const { data } = useAnswer<ListData>("list", params, version);
+  const { data, loading } = useAnswer<ListData>("list", totalsParams(options), version);
   const totals = data?.totals;
-  if (stale)
+  if (stale || (loading && totals))
     return (
       <div class="totals quiet" role="status">
         Searching…
@@ -68,7 +66,7 @@ export function Totals({ options, version, stale }: Props) {
       )}
       {totals.p50_ms !== null && (
         <span>
-          median <b>{upTo(totals.p50_ms)}</b>, p95 <b>{upTo(totals.p95_ms)}</b>
+          median <b>{durationMs(totals.p50_ms)}</b>, p95 <b>{durationMs(totals.p95_ms)}</b>
         </span>
       )}
     </div>

@@ -1,94 +1,128 @@
-/** Trends: runs, errors, tokens, cost and durations over time, from the store's rollups. */
+/** Trends: runs, failures, tokens, cost and durations over time. */
 
-import { cost, count, durationMs, percent, short, upTo } from "../parts/format";
+import { useState } from "preact/hooks";
+import { cost, count, durationMs, percent, price, short, upTo } from "../parts/format";
 import { Spark } from "../parts/sparkline";
-import type { TrendsData } from "../types";
+import type { ListData, TrendsData } from "../types";
 import { useAnswer } from "../use-query";
 import { mergeBuckets } from "./trend-buckets";
+import { type ListOptions, totalsParams } from "./use-runs";
 
-/** The periods of the page's time range; the server keeps days for about two years. */
-const PERIODS: Record<string, { since: string; by: "hour" | "day" }> = {
-  "1d": { since: "1d", by: "hour" },
-  "7d": { since: "7d", by: "day" },
-  "30d": { since: "30d", by: "day" },
-  "": { since: "799d", by: "day" },
-};
-const NOTHING: Pick<TrendsData, "totals" | "unpriced_models"> = {
-  totals: {
-    runs: 0,
-    errors: 0,
-    input_tokens: 0,
-    output_tokens: 0,
-    cache_read_tokens: 0,
-    cache_write_tokens: 0,
-    cost_usd: null,
-    p50_ms: null,
-    p95_ms: null,
-  },
-  unpriced_models: [],
-};
-/** What the figures cover: they are counted for all runs, for at most two years. */
-const scopeOf = (since: string): string =>
-  `All runs${since === "" ? " of the last 26 months" : ""}, whatever the filter`;
+/** Days of the statistics that are kept after runs are deleted: about two years. */
+const KEPT = { since: "799d", by: "day" };
 
-/** `since`: the time range of the page. */
-export function Trends({ since }: { since: string }) {
-  const period = PERIODS[since] ?? PERIODS[""]!;
-  const { data, error } = useAnswer<TrendsData>("trends", period);
-  if (error) return null; // the list below shows the error
+interface Part {
+  at: string;
+  runs: number;
+  failed: number;
+  tokens: number;
+  cost_usd: number | null;
+  p50_ms: number | null;
+  p95_ms: number | null;
+}
+/** The sums of a time range, and their parts by hour or day. */
+interface Sums {
+  totals: Omit<Part, "at">;
+  parts: Part[];
+  /** Models without a price; `?`: calls without a model. */
+  unpriced: string[];
+}
+
+interface Props {
+  options: ListOptions;
+  version: string;
+}
+
+/** The runs of the list over time; on request all runs that ever were recorded. */
+export function Trends({ options, version }: Props) {
+  const [kept, setKept] = useState(false);
+  const listed = useAnswer<ListData>(
+    "list",
+    kept ? null : { ...totalsParams(options), buckets: true },
+    version,
+  );
+  const stored = useAnswer<TrendsData>("trends", kept ? KEPT : null);
+  const error = kept ? stored.error : listed.error;
+  if (error) return null; // the list shows the error
+  const data = kept ? ofStatistics(stored.data) : ofList(listed.data);
+  const loading = kept ? stored.loading : listed.loading;
+  const parts = data?.parts ?? [];
+  const totals = data?.totals;
+  const unpriced = data?.unpriced ?? [];
+  const named = unpriced.filter((model) => model !== "?").length;
   // The section keeps its size while loading, so that nothing below it jumps.
-  const { totals, unpriced_models } = data ?? NOTHING;
-  const buckets = since === "" ? mergeBuckets(data?.buckets ?? []) : (data?.buckets ?? []);
-  const unpriced = unpriced_models.length;
-  const orLoading = (text: string): string => (data ? text : "…");
-  const at = buckets.map((bucket) => bucket.at.replace("T", " "));
-  const tokens = buckets.map((bucket) => bucket.input_tokens + bucket.output_tokens);
+  const orLoading = (text: (sums: Sums["totals"]) => string): string =>
+    totals && !loading ? text(totals) : "…";
+  // Of deleted runs, only a histogram of durations is left.
+  const took = kept ? upTo : (ms: number | null): string => durationMs(ms) || "–";
+  const at = parts.map((part) => part.at.replace("T", " "));
   return (
     <section class="trends" aria-label="Trends" tabIndex={0}>
-      <p class="quiet trends-scope">{scopeOf(since)}</p>
+      <p class="quiet trends-scope rowline wrap">
+        <span>
+          {kept
+            ? "All runs of the last 26 months, also deleted ones, whatever the filter and the time range"
+            : "The runs of the list, by the time they started (UTC)"}
+        </span>
+        <button type="button" aria-pressed={kept} onClick={() => setKept(!kept)}>
+          Include deleted runs
+        </button>
+      </p>
       <Spark
         title="Runs"
-        total={orLoading(count(totals.runs))}
+        total={orLoading((sums) => count(sums.runs))}
         at={at}
-        values={buckets.map((one) => one.runs)}
+        values={parts.map((one) => one.runs)}
         format={count}
       />
       <Spark
         title="Failed"
-        total={orLoading(
-          totals.runs ? `${count(totals.errors)} · ${percent(totals.errors / totals.runs)}` : "0",
+        total={orLoading((sums) =>
+          sums.runs ? `${count(sums.failed)} · ${percent(sums.failed / sums.runs)}` : "0",
         )}
         at={at}
-        values={buckets.map((one) => one.errors)}
+        values={parts.map((one) => one.failed)}
         format={count}
         mood="bad"
       />
       <Spark
         title="Tokens"
-        total={orLoading(short(totals.input_tokens + totals.output_tokens))}
+        total={orLoading((sums) => short(sums.tokens))}
         at={at}
-        values={tokens}
+        values={parts.map((one) => one.tokens)}
         format={count}
       />
       <Spark
-        title={
-          unpriced
-            ? `Cost (${unpriced} ${unpriced === 1 ? "model" : "models"} without price)`
-            : "Cost"
-        }
-        total={cost(totals.cost_usd) || "–"}
+        title={named ? `Cost (${named} ${named === 1 ? "model" : "models"} without price)` : "Cost"}
+        total={orLoading((sums) => price(sums.cost_usd, unpriced.length === 0) || "–")}
         at={at}
-        values={buckets.map((one) => one.cost_usd)}
+        values={parts.map((one) => one.cost_usd)}
         format={cost}
       />
       <Spark
         title="Duration (median, p95)"
-        total={`${upTo(totals.p50_ms)} · ${upTo(totals.p95_ms)}`}
+        total={orLoading((sums) => `${took(sums.p50_ms)} · ${took(sums.p95_ms)}`)}
         at={at}
-        values={buckets.map((one) => one.p50_ms)}
-        upper={buckets.map((one) => one.p95_ms)}
+        values={parts.map((one) => one.p50_ms)}
+        upper={parts.map((one) => one.p95_ms)}
         format={(value) => durationMs(value)}
       />
     </section>
   );
+}
+
+function ofList(data: ListData | null): Sums | null {
+  if (!data?.totals || !data.buckets) return null;
+  return { totals: data.totals, parts: data.buckets, unpriced: data.totals.unpriced_models };
+}
+
+function ofStatistics(data: TrendsData | null): Sums | null {
+  if (!data) return null;
+  const renamed = (sums: TrendsData["totals"]) => ({
+    ...sums,
+    failed: sums.errors,
+    tokens: sums.input_tokens + sums.output_tokens,
+  });
+  const parts = mergeBuckets(data.buckets).map((bucket) => ({ ...renamed(bucket), at: bucket.at }));
+  return { totals: renamed(data.totals), parts, unpriced: data.unpriced_models };
 }

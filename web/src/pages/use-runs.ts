@@ -19,6 +19,8 @@ export interface Runs {
   looking: boolean;
   /** True while the rows are still those of a previous filter or order. */
   stale: boolean;
+  /** What the words of the filter select, for people to read. */
+  understood: string;
   /** Counts live updates, after which totals are stale. */
   changes: number;
   loadMore: () => void;
@@ -43,11 +45,21 @@ export function listParams({ filter, group, all, since, sort, reverse }: ListOpt
   return { filter, group: group ? "conversation" : null, all, since, sort, reverse, cost: true };
 }
 
+/** The parameters of a request for the totals of these runs: none of the rows is of interest. */
+export const totalsParams = (options: ListOptions): Params => ({
+  ...listParams(options),
+  sort: null,
+  reverse: null,
+  limit: 1,
+  totals: true,
+});
+
 export function useRuns(options: ListOptions): Runs {
   const [rows, setRows] = useState<RunRow[] | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [next, setNext] = useState<string | null>(null);
   const [looking, setLooking] = useState(false);
+  const [understood, setUnderstood] = useState("");
   const turn = useRef(0);
   const [changes, setChanges] = useState(0);
   const params: Params = { ...listParams(options), limit: PAGE };
@@ -63,20 +75,19 @@ export function useRuns(options: ListOptions): Runs {
       const data = await get<ListData>("list", { ...params, after });
       if (mine !== turn.current) return;
       setError(null);
+      setUnderstood(data.understood ?? "");
       setRows((before) =>
         refresh && sorted ? data.runs : merged(before, data, after !== null, refresh),
       );
       if (refresh) setChanges((times) => times + 1);
+      else setShownKey(key);
       if (!refresh) setNext(data.more === false ? null : (data.next ?? null));
       // Some filters look at each run, a stretch at a time: an empty page is not the end.
       if (!refresh && data.more && data.next && data.runs.length < PAGE / 4) void load(data.next);
     } catch (problem) {
       if (mine === turn.current) setError(asApiError(problem));
     } finally {
-      if (mine === turn.current) {
-        setLooking(false);
-        if (!refresh) setShownKey(key);
-      }
+      if (mine === turn.current) setLooking(false);
     }
   };
 
@@ -105,7 +116,9 @@ export function useRuns(options: ListOptions): Runs {
     error,
     more: next !== null,
     looking,
+    // After a refused filter, too: the rows are not what it asks for.
     stale: shownKey !== key,
+    understood,
     changes,
     loadMore: () => {
       if (next !== null && !looking) void load(next);

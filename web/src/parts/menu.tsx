@@ -1,7 +1,7 @@
 /** A button that opens a small panel below it: choices, filters or actions. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 interface Props {
   label: ComponentChildren;
@@ -17,7 +17,8 @@ export function Menu({ label, name, children, align = "left", class: extra = "" 
   const [open, setOpen] = useState(false);
   const box = useRef<HTMLDivElement>(null);
   const close = (): void => setOpen(false);
-  useEffect(() => {
+  // Before the next key, which the page behind the menu must not get.
+  useLayoutEffect(() => {
     if (!open) return;
     const outside = (event: Event): void => {
       if (!box.current?.contains(event.target as Node)) close();

@@ -151,7 +151,7 @@ function Cause({ run, overview, more, all, toggle }: CauseProps) {
           ))}
       </span>
       {index !== undefined && (
-        <button type="button" class="plain link" onClick={() => openSpan(run.number(index))}>
+        <button type="button" class="plain link" onClick={() => goToFailure(run, index)}>
           Go to {target}
         </button>
       )}
@@ -172,6 +172,9 @@ function Cause({ run, overview, more, all, toggle }: CauseProps) {
   );
 }
 
+/** Open a span at its first tab, which shows how it failed, whichever tab was open before. */
+const goToFailure = (run: RunModel, index: number): void => openSpan(run.number(index), "");
+
 function Found({ run, finding }: { run: RunModel; finding: Finding }) {
   const cause = finding.cause ? run.byId.get(finding.cause) : undefined;
   return (
@@ -181,7 +184,7 @@ function Found({ run, finding }: { run: RunModel; finding: Finding }) {
         {oneLine(finding.message, 300)}
       </span>
       {cause !== undefined && (
-        <button type="button" class="plain link" onClick={() => openSpan(run.number(cause))}>
+        <button type="button" class="plain link" onClick={() => goToFailure(run, cause)}>
           Go to s{run.number(cause)}
         </button>
       )}

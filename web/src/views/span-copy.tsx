@@ -4,8 +4,8 @@ import { exported } from "../api";
 import { readBody } from "../bodies";
 import type { RunModel } from "../model";
 import { Copy } from "../parts/copy";
-import { CopyMenu } from "../parts/copy-menu";
 import { duration } from "../parts/format";
+import { Menu } from "../parts/menu";
 import type { ReproduceData, SpanData } from "../types";
 import { ask } from "../use-query";
 
@@ -20,13 +20,17 @@ export function CopyActions({ run, index, data }: Props) {
   const curl = async (): Promise<string> =>
     (await ask<ReproduceData>("reproduce", { id, language: "curl" })).text;
   return (
-    <CopyMenu label="Copy">
-      {data && <Copy label="Markdown" text={() => asMarkdown(run, index, data)} />}
-      {data && <Copy label="JSON" text={() => JSON.stringify(data, null, 2)} />}
-      {data && !exported && isRequest(data) && <Copy label="cURL" text={curl} />}
-      <Copy label="Link" text={() => location.href} />
-      <Copy label="CLI command" text={`vestige span ${id}`} />
-    </CopyMenu>
+    <Menu label="Copy" align="right">
+      {() => (
+        <div class="choices copy-choices">
+          {data && <Copy label="Markdown" text={() => asMarkdown(run, index, data)} />}
+          {data && <Copy label="JSON" text={() => JSON.stringify(data, null, 2)} />}
+          {data && !exported && isRequest(data) && <Copy label="cURL" text={curl} />}
+          <Copy label="Link" text={() => location.href} />
+          <Copy label="CLI command" text={`vestige span ${id}`} />
+        </div>
+      )}
+    </Menu>
   );
 }
 

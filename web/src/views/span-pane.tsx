@@ -5,12 +5,12 @@ import { exported } from "../api";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { Kind, Status } from "../parts/badges";
-import { bytes, cost, count, duration, oneLine, short } from "../parts/format";
+import { bytes, cost, count, duration, oneLine, price, short } from "../parts/format";
 import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
 import { select, showTab, tab } from "../router";
-import type { SpanData, StepRow, WhyData } from "../types";
+import type { SpanData, WhyData } from "../types";
 import { useAnswer } from "../use-query";
 import { Attributes, SpanButton } from "./attributes";
 import { BodyView } from "./body";
@@ -18,7 +18,8 @@ import { ForkMenu, type Lineage } from "./lineage";
 import { Messages, type MessagesData, useMessages } from "./messages";
 import { Segments } from "./prompt-sizes";
 import { CopyActions } from "./span-copy";
-import type { StepIndex } from "./step-index";
+import { type Total, useSpanCosts } from "./span-costs";
+import { recordedName, type StepIndex, spanTitle } from "./step-index";
 import { Values } from "./values";
 import "./span-pane.css";
 
@@ -38,7 +39,8 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
   const { data, error, again } = useAnswer<SpanData>("span", { id }, run.status(index) ?? run.next);
   const [noting, setNoting] = useState("");
   const step = steps.of(id);
-  const name = oneLine(run.name(index), 120) || "Untitled";
+  const name = oneLine(spanTitle(run, index, steps), 120) || "Untitled";
+  const total = useSpanCosts(run).get(index);
   useKeys(exported ? [] : [{ key: "m", label: "Add a note", run: () => setNoting(id) }]);
   const chat = useMessages(run, index);
   const tabs = tabsOf(run, index, chat.data, steps);
@@ -55,7 +57,7 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
             {step && run.type(index) === "llm" ? `Step ${step.number}` : name}
           </h2>
           {run.status(index) !== "ok" && <Status value={run.status(index)} />}
-          <span class="quiet cut grow">{factsOf(run, index, data, step)}</span>
+          <span class="quiet cut grow">{factsOf(run, index, data, steps, total)}</span>
           <ForkMenu
             key={`fork ${id}`}
             span={id}
@@ -142,18 +144,23 @@ function factsOf(
   run: RunModel,
   index: number,
   data: SpanData | null,
-  step: StepRow | undefined,
+  steps: StepIndex,
+  total: Total | undefined,
 ): string {
+  const step = steps.of(run.shortId(index));
+  const recorded = recordedName(run, index, steps);
   const isCall = step !== undefined && run.type(index) === "llm";
   const [input, output] = [run.inputTokens(index), run.outputTokens(index)];
   return [
-    step && !isCall ? `step ${step.number}` : "",
+    step && !isCall && !recorded ? `step ${step.number}` : "",
     oneLine(run.model(index), 60),
     duration(run.duration(index)),
     input === null ? "" : `${short(input)} in / ${short(output ?? 0)} out`,
-    cost(data?.cost_usd),
+    // The calls inside an agent or a step are summed up.
+    run.type(index) === "llm" ? cost(data?.cost_usd) : total && price(total.usd, total.complete),
     `s${run.number(index)}`,
     isCall ? oneLine(run.name(index), 60) : "",
+    recorded && `recorded as ${oneLine(recorded, 60)}`,
   ]
     .filter(Boolean)
     .join(" · ");

@@ -20,6 +20,24 @@ export class StepIndex {
   }
 }
 
+/** A name that numbers steps, which frameworks do for each agent anew. */
+const NUMBERED = /^step[ _#-]?\d+$/i;
+
+/**
+ * The name of a span as the page shows it: one that only numbers a step has the number of that step
+ * in the run, so that all views have the same numbers.
+ */
+export function spanTitle(run: RunModel, index: number, steps: StepIndex): string {
+  const name = run.name(index);
+  const step = NUMBERED.test(name) ? steps.of(run.shortId(index)) : undefined;
+  return step ? `Step ${step.number}` : name;
+}
+
+/** The recorded name of a span, if the page shows another one. */
+export function recordedName(run: RunModel, index: number, steps: StepIndex): string {
+  return spanTitle(run, index, steps) === run.name(index) ? "" : run.name(index);
+}
+
 export function spansOf(step: StepRow): string[] {
   const actions = step.actions.flatMap((action) => (action.span ? [action.span] : []));
   return [...(step.span ? [step.span] : []), ...actions, ...step.spans];

@@ -3,7 +3,7 @@
 import { useCallback, useMemo } from "preact/hooks";
 import type { RunModel } from "../model";
 import { Kind, kindClass } from "../parts/badges";
-import { cost, duration, oneLine } from "../parts/format";
+import { cost, duration, oneLine, price } from "../parts/format";
 import { NoteMark, useNotes } from "../parts/notes";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { hasTimes, TimeBar } from "../parts/time-bar";
@@ -13,6 +13,7 @@ import type { NotesData, OverviewData, StepRow } from "../types";
 import type { Asked } from "../use-query";
 import { Branch, ForkLink, forksAt, type Lineage } from "./lineage";
 import { useSteps } from "./selection";
+import { rollUpSteps, sumOf, type Total } from "./span-costs";
 import { mainSpan, type StepIndex, spansOf } from "./step-index";
 import "./steps.css";
 
@@ -43,6 +44,7 @@ export function Steps({ run, overview, steps, lineage }: Props) {
   const chosen = at === undefined ? undefined : steps.of(run.shortId(at));
   const notes = useNotes(run.run.short_id);
   const parted = steps.of(lineage?.live_from);
+  const costs = useMemo(() => rollUpSteps(steps.steps), [steps]);
   const agents = useMemo(() => new Set(steps.steps.map((step) => step.agent)).size, [steps]);
   if (overview.error && !overview.data)
     return <Failed error={overview.error} again={overview.again} />;
@@ -78,6 +80,8 @@ export function Steps({ run, overview, steps, lineage }: Props) {
           notes={[...new Set(spansOf(rows[row]!))].flatMap((span) => notes.get(span) ?? [])}
           lineage={lineage}
           parted={rows[row] === parted}
+          steps={steps}
+          costs={costs}
         />
       )}
     />
@@ -128,9 +132,14 @@ interface RowProps {
   lineage: Lineage | null;
   /** True for the first step of a fork that was not answered from the recording. */
   parted: boolean;
+  steps: StepIndex;
+  /** Of each step with the steps of its sub-agents, by number. */
+  costs: ReadonlyMap<number, Total>;
 }
 
-function Row({ run, step, withAgent, isOpen, notes, lineage, parted }: RowProps) {
+function Row(props: RowProps) {
+  const { run, step, withAgent, isOpen, notes, lineage, parted, steps, costs } = props;
+  const total = costs.get(step.number);
   const indent = Math.min(step.depth, INDENT_MAX) * 14;
   const title = oneLine(step.title || step.headline, 200) || "Step without text";
   const forks = forksAt(lineage, new Set(spansOf(step)));
@@ -171,9 +180,11 @@ function Row({ run, step, withAgent, isOpen, notes, lineage, parted }: RowProps)
             {duration(step.duration_ns === null ? null : step.duration_ns / 1_000) || "…"}
           </span>
         )}
-        <span class="num quiet">{cost(step.total_cost_usd ?? step.cost_usd)}</span>
+        <span class="num quiet" title={sharesOf(step, total)}>
+          {total && (total.complete ? cost(total.usd) : price(total.usd, false))}
+        </span>
       </span>
-      {isOpen && <Actions run={run} step={step} />}
+      {isOpen && <Actions run={run} step={step} steps={steps} costs={costs} />}
       {forks.length > 0 && (
         <span class="step-forks">
           <Branch />
@@ -186,26 +197,57 @@ function Row({ run, step, withAgent, isOpen, notes, lineage, parted }: RowProps)
   );
 }
 
+/** What a step's own call and its sub-agents cost, if it has any. */
+function sharesOf(step: StepRow, total: Total | undefined): string {
+  const own = step.cost_usd ?? 0;
+  if (!total || total.usd <= own) return "";
+  return `Own call ${cost(own)}, sub-agents ${price(total.usd - own, total.complete)}`;
+}
+
 function resultOf(step: StepRow): string {
   const result = oneLine(step.result, 200);
   if (!result) return "";
   return step.failed || result.includes(" → ") ? result : `→ ${result}`;
 }
 
+interface ActionsProps {
+  run: RunModel;
+  step: StepRow;
+  steps: StepIndex;
+  costs: ReadonlyMap<number, Total>;
+}
+
 /** What the chosen step executed, and its model call. */
-function Actions({ run, step }: { run: RunModel; step: StepRow }) {
+function Actions({ run, step, steps, costs }: ActionsProps) {
+  const called = steps.steps.filter((each) => each.parent === step.number);
+  const own = step.cost_usd === null ? null : { usd: step.cost_usd, complete: true };
   const entries = [
     ...(step.span
-      ? [{ span: step.span, name: step.model ?? "model call", failed: step.error !== null }]
+      ? [
+          {
+            span: step.span,
+            name: step.model ?? "model call",
+            failed: step.error !== null,
+            total: own,
+          },
+        ]
       : []),
     ...step.actions
       .filter((action) => action.span !== null && action.span !== step.span)
-      .map((action) => ({ span: action.span!, name: action.name, failed: action.error !== null })),
+      .map((action) => ({
+        span: action.span!,
+        name: action.name,
+        failed: action.error !== null,
+        total: sumOf(
+          costs,
+          called.map((each) => each.number).filter((number) => action.steps.includes(number)),
+        ),
+      })),
   ].filter((entry) => run.ofShortId(entry.span) !== undefined);
   if (entries.length < 2) return null;
   return (
     <span class="step-actions">
-      {entries.map(({ span, name, failed }) => {
+      {entries.map(({ span, name, failed, total }) => {
         const index = run.ofShortId(span)!;
         const type = run.type(index);
         return (
@@ -224,7 +266,11 @@ function Actions({ run, step }: { run: RunModel; step: StepRow }) {
               {failed && "✕ "}
               {oneLine(name, 80)}
             </span>
-            <span class="quiet">{duration(run.duration(index))}</span>
+            <span class="quiet nowrap">
+              {[total && price(total.usd, total.complete), duration(run.duration(index))]
+                .filter(Boolean)
+                .join(" · ")}
+            </span>
           </button>
         );
       })}

@@ -57,6 +57,8 @@ const kindOf = (type: string): string => `--k-${KINDS.has(type) ? type : "other"
 
 export interface Scene {
   run: RunModel;
+  /** The name of a span as the page shows it. */
+  title: (index: number) => string;
   layout: Layout;
   strips: Strip[];
   window: Window_;
@@ -276,7 +278,7 @@ function paintLabel(
   const { run } = scene;
   const sign = run.failed(index) ? "✕ " : "";
   const took = run.duration(index);
-  const name = `${sign}${oneLine(run.name(index), 80)}`;
+  const name = `${sign}${oneLine(scene.title(index), 80)}`;
   const words = `${name}${took === null ? " …" : `  ${duration(took)}`}`;
   // Without its duration the name of a short span is often complete.
   const shown = ink.measureText(words).width <= room ? words : fitted(ink, name, room);

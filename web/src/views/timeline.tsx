@@ -14,6 +14,7 @@ import { hitSpans } from "../parts/run-search";
 import { filter, range, select, selected, setRange, theme } from "../router";
 import { Flame, RangeTotals } from "./flame";
 import { everySpan, matching, useSteps } from "./selection";
+import { type StepIndex, spanTitle } from "./step-index";
 import {
   CACHE,
   colours,
@@ -27,14 +28,18 @@ import {
   type Window_,
 } from "./timeline-canvas";
 import { type Layout, layOut } from "./timeline-layout";
-import type { ViewProps } from "./view-props";
 import "./timeline.css";
 
 /** Closer than this there is nothing more to see. */
 const LEAST_US = 5;
 const WAIT_MS = 150;
 
-export default function Timeline({ run }: ViewProps) {
+interface Props {
+  run: RunModel;
+  steps: StepIndex;
+}
+
+export default function Timeline({ run, steps }: Props) {
   const layout = useMemo(() => layOut(run), [run]);
   const placed = useMemo(() => strips(layout), [layout]);
   const matches = useMemo(() => matching(run, filter.value), [run, filter.value]);
@@ -80,6 +85,7 @@ export default function Timeline({ run }: ViewProps) {
     ink.setTransform(scale, 0, 0, scale, 0, 0);
     scene.current = {
       run,
+      title: (index) => spanTitle(run, index, steps),
       layout,
       strips: placed.strips,
       window: seen,
@@ -168,7 +174,7 @@ export default function Timeline({ run }: ViewProps) {
           />
         </div>
       </div>
-      {hovered && <Tip run={run} at={hovered} />}
+      {hovered && <Tip run={run} at={hovered} title={spanTitle(run, hovered.index, steps)} />}
     </div>
   );
 }
@@ -365,7 +371,13 @@ function useMoves(
   };
 }
 
-function Tip({ run, at }: { run: RunModel; at: { index: number; x: number; y: number } }) {
+interface TipProps {
+  run: RunModel;
+  at: { index: number; x: number; y: number };
+  title: string;
+}
+
+function Tip({ run, at, title }: TipProps) {
   const { index } = at;
   const left = Math.min(at.x + 12, innerWidth - 320);
   const below = at.y + 90 < innerHeight;
@@ -375,7 +387,7 @@ function Tip({ run, at }: { run: RunModel; at: { index: number; x: number; y: nu
       class="timeline-tip panel"
       style={{ left: `${Math.max(left, 4)}px`, top: below ? `${at.y + 14}px` : `${at.y - 84}px` }}
     >
-      <b class="trace">{oneLine(run.name(index), 80)}</b>
+      <b class="trace">{oneLine(title, 80)}</b>
       <div class="quiet">
         {run.type(index)} · s{run.number(index)} · {run.status(index) ?? "open"} ·{" "}
         {duration(run.duration(index)) || "never ended"}

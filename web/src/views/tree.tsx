@@ -13,14 +13,19 @@ import { VirtualList } from "../parts/virtual-list";
 import { filter, go, href, type Range, range, select, selected } from "../router";
 import type { NotesData } from "../types";
 import { matching, useSteps, within } from "./selection";
-import { useSpanCosts } from "./span-costs";
-import type { ViewProps } from "./view-props";
+import { type Total, useSpanCosts } from "./span-costs";
+import { recordedName, type StepIndex, spanTitle } from "./step-index";
 import "./rows.css";
 
 /** Deeper levels are not indented further; they show their depth as a number. */
 const INDENT_MAX = 24;
 
-export default function Tree({ run }: ViewProps) {
+interface Props {
+  run: RunModel;
+  steps: StepIndex;
+}
+
+export default function Tree({ run, steps }: Props) {
   const [folded, setFolded] = useState<ReadonlySet<number>>(new Set());
   const words = filter.value;
   const time = range.value;
@@ -70,65 +75,92 @@ export default function Tree({ run }: ViewProps) {
     { key: "ArrowRight", label: "Unfold, or go to the first child", run: unfoldOrEnter },
   ]);
   if (!rows.length) return <Empty>{run.count ? "No matches" : "No spans were recorded."}</Empty>;
+  const columns = { tokens: run.run.tokens > 0, costs: costs.size > 0 };
   return (
-    <VirtualList
-      label="Spans"
-      role="tree"
-      count={rows.length}
-      keyOf={keyOf}
-      active={at === undefined ? null : (place.get(at) ?? null)}
-      follow={run.run.outcome === "running"}
-      rowProps={(row) => {
-        const index = rows[row]!;
-        const branches = run.children[index]!.length > 0;
-        return {
-          role: "treeitem",
-          "aria-level": run.depth[index]! + 1,
-          "aria-selected": index === at,
-          ...(branches ? { "aria-expanded": !isFolded(index) } : {}),
-          class: `treerow ${index === at ? "chosen" : ""} ${run.failed(index) ? "failed" : ""}`,
-          title: "Shift-click another span to compare it with the selected one",
-          onClick: (event: MouseEvent) => {
-            if (event.shiftKey && at !== undefined && at !== index) {
-              event.preventDefault();
-              go(href("compare", "", { a: run.shortId(at), b: run.shortId(index) }));
-            } else select(run.number(index));
-          },
-        };
-      }}
-      row={(row) => (
-        <SpanRow
-          run={run}
-          index={rows[row]!}
-          folded={isFolded(rows[row]!)}
-          fold={fold}
-          cost={costs.get(rows[row]!)}
-          notes={notes.get(run.shortId(rows[row]!))}
-          hit={hitSpans.value.has(run.number(rows[row]!))}
-        />
-      )}
-    />
+    <div class="column grow">
+      <Heads run={run} {...columns} />
+      <VirtualList
+        label="Spans"
+        role="tree"
+        class="grow"
+        count={rows.length}
+        keyOf={keyOf}
+        active={at === undefined ? null : (place.get(at) ?? null)}
+        follow={run.run.outcome === "running"}
+        rowProps={(row) => {
+          const index = rows[row]!;
+          const branches = run.children[index]!.length > 0;
+          return {
+            role: "treeitem",
+            "aria-level": run.depth[index]! + 1,
+            "aria-selected": index === at,
+            ...(branches ? { "aria-expanded": !isFolded(index) } : {}),
+            class: `treerow ${index === at ? "chosen" : ""} ${run.failed(index) ? "failed" : ""}`,
+            title: "Shift-click another span to compare it with the selected one",
+            onClick: (event: MouseEvent) => {
+              if (event.shiftKey && at !== undefined && at !== index) {
+                event.preventDefault();
+                go(href("compare", "", { a: run.shortId(at), b: run.shortId(index) }));
+              } else select(run.number(index));
+            },
+          };
+        }}
+        row={(row) => (
+          <SpanRow
+            run={run}
+            index={rows[row]!}
+            folded={isFolded(rows[row]!)}
+            fold={fold}
+            cost={costs.get(rows[row]!)}
+            notes={notes.get(run.shortId(rows[row]!))}
+            hit={hitSpans.value.has(run.number(rows[row]!))}
+            steps={steps}
+            columns={columns}
+          />
+        )}
+      />
+    </div>
   );
 }
 
-function SpanRow({
-  run,
-  index,
-  folded,
-  fold,
-  cost,
-  notes,
-  hit,
-}: {
+/** The columns of numbers that the spans of this run fill. */
+interface Columns {
+  tokens: boolean;
+  costs: boolean;
+}
+
+function Heads({ run, tokens, costs }: Columns & { run: RunModel }) {
+  return (
+    <div class="treehead rowline treeline quiet" aria-hidden="true">
+      <span class="grow">Span</span>
+      {tokens && <span class="num c-tokens wide">Tokens</span>}
+      {costs && <span class="num c-cost">Cost</span>}
+      <span class="num c-start wide">Start</span>
+      {hasTimes(run) && (
+        <>
+          <span class="time-bar" />
+          <span class="num c-took">Duration</span>
+        </>
+      )}
+    </div>
+  );
+}
+
+interface RowProps {
   run: RunModel;
   index: number;
   folded: boolean;
   fold: (index: number, to: boolean) => void;
-  cost: number | undefined;
+  cost: Total | undefined;
   notes: NotesData["notes"] | undefined;
   /** True if the span matches the search. */
   hit: boolean;
-}) {
+  steps: StepIndex;
+  columns: Columns;
+}
+
+function SpanRow({ run, index, folded, fold, cost, notes, hit, steps, columns }: RowProps) {
+  const recorded = recordedName(run, index, steps);
   const depth = run.depth[index]!;
   const inside = run.children[index]!.length;
   const tokens = (run.inputTokens(index) ?? 0) + (run.outputTokens(index) ?? 0);
@@ -150,7 +182,9 @@ function SpanRow({
       </span>
       {depth > INDENT_MAX && <span class="quiet">{depth}</span>}
       <Kind type={oneLine(run.type(index), 24)} />
-      <span class="cut trace name">{oneLine(run.name(index), 120) || "Untitled"}</span>
+      <span class="cut trace name" title={recorded && `Recorded as ${oneLine(recorded, 80)}`}>
+        {oneLine(spanTitle(run, index, steps), 120) || "Untitled"}
+      </span>
       <span class="cut quiet trace grow">{oneLine(labelOf(run, index), 160)}</span>
       <NoteMark notes={notes} />
       {hit && (
@@ -159,14 +193,14 @@ function SpanRow({
         </span>
       )}
       {folded && inside > 0 && <span class="quiet nowrap">{short(inside)} children</span>}
-      {tokens > 0 && <span class="quiet nowrap wide">{short(tokens)} tok</span>}
-      {cost !== undefined && <span class="quiet nowrap wide">{price(cost, true)}</span>}
       {run.status(index) !== "ok" && <Status value={run.status(index)} />}
-      <span class="quiet nowrap num wide">{offset(run.start(index))}</span>
+      {columns.tokens && <span class="num quiet c-tokens wide">{tokens ? short(tokens) : ""}</span>}
+      {columns.costs && <span class="num c-cost">{cost && price(cost.usd, cost.complete)}</span>}
+      <span class="num quiet c-start wide">{offset(run.start(index))}</span>
       {hasTimes(run) && (
         <>
           <TimeBar run={run} start_us={run.start(index)} duration_us={run.duration(index)} />
-          <span class="nowrap num">{duration(run.duration(index)) || "…"}</span>
+          <span class="num c-took">{duration(run.duration(index)) || "…"}</span>
         </>
       )}
     </div>

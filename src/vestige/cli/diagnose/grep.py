@@ -31,6 +31,7 @@ from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 )
 @click.option("--regex", is_flag=True, help="PATTERN is a Python regular expression.")
 @click.option("--ignore-case", "-i", is_flag=True, help="Ignore case.")
+@click.option("--words", is_flag=True, help="All words of PATTERN near each other, in any order.")
 @click.option("--after", metavar="CURSOR", help="Continue from a cursor.")
 @answer_options
 def grep(
@@ -39,6 +40,7 @@ def grep(
     where: str,
     regex: bool,
     ignore_case: bool,
+    words: bool,
     after: str | None,
     home: Home,
     as_json: bool,
@@ -51,6 +53,12 @@ def grep(
     """
     with open_debugger(home, id) as (debugger, found_id):
         answer = debugger.grep(
-            pattern, found_id, where=where, regex=regex, ignore_case=ignore_case, after=after
+            pattern,
+            found_id,
+            where=where,
+            regex=regex,
+            ignore_case=ignore_case,
+            after=after,
+            words=words,
         )
     print_answer(answer, as_json, budget)

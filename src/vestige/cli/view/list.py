@@ -20,7 +20,8 @@ from vestige.query.search.run_order import SORTS
   vestige list                        the latest runs, newest first
   vestige list --failed --since 2d    failed runs of the last two days
   vestige list 'is:failed tool:search cost>0.1'   runs that match a filter
-  vestige list --like "card refused"  runs that contain this text
+  vestige list card refused           runs with both words near each other
+  vestige list '"card refused"'       runs with this phrase
   vestige list --sort cost --limit 10 the most expensive runs
   vestige list --group conversation   the newest run of each conversation
   vestige list --all                  include runs without recorded activity
@@ -88,8 +89,8 @@ def list_runs(
     name: component: conversation: model: tool: type: check: note: with a text, has:finding,
     has:note, since:2d,
     before:1h, and cost> tokens> duration> spans> errors> logs> (also < and =) with a number.
-    Prefix with - to exclude (after `--`, if it is the first term). Other words search the run's
-    text.
+    Prefix with - to exclude (after `--`, if it is the first term). Other words must all occur near
+    each other in one text of the run; a quoted phrase as it is; r59 is the run with this id.
     """
     if not as_json:
         offer_import(home)

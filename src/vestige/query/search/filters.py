@@ -1,7 +1,8 @@
 """Parse run filters: `is:failed tool:search cost>0.1 since:2d "card refused"`.
 
-A term is `key:value` or `key>number`, and a leading `-` negates it. Any other word, and quoted
-text, must occur somewhere in the run. A run matches if all terms match.
+A term is `key:value` or `key>number`, and a leading `-` negates it. A run matches if all terms
+match. Any other words must begin words that are near each other in one text of the run, in any
+order; quoted text must occur as it is; `r59` is the run with this id.
 
     terms = parse_filter('is:failed -tool:search duration>5s', now_ns)
 
@@ -33,11 +34,37 @@ STATES: Final = (
     "pinned",
 )
 HAVING: Final = ("finding", "conversation", "error", "cost", "note")
-TEXTS: Final = ("name", "component", "conversation", "model", "tool", "type", "check", "note")
+TEXTS: Final = (
+    "run",
+    "name",
+    "component",
+    "conversation",
+    "model",
+    "tool",
+    "type",
+    "check",
+    "note",
+)
 AGES: Final = ("since", "before")
 NUMBERS: Final = ("cost", "tokens", "duration", "spans", "errors", "logs")
 KEYS: Final = ("is", "has", *TEXTS, *AGES, *NUMBERS)
 
+SYNONYMS: Final = {
+    "succeeded": "ok",
+    "success": "ok",
+    "passed": "ok",
+    "failure": "failed",
+    "crashed": "interrupted",
+    "killed": "interrupted",
+    "canceled": "cancelled",
+    "open": "running",
+    "live": "running",
+}
+"""Other words for a state: those that the viewer shows, and frequent ones."""
+WORDS_MAX: Final = 8
+"""Words that are searched near each other."""
+
+_RUN_ID = re.compile(r"r\d{1,18}(?:\.s\d{1,18})?", re.IGNORECASE)
 _TERM = re.compile(
     r"""(?P<not>-)?
         (?:(?P<key>[A-Za-z_]+)(?P<op>:|>=|<=|>|<|=))?
@@ -54,6 +81,8 @@ def parse_filter(text: str, now_ns: int) -> tuple[Term, ...]:
         raise UsageError(f"filter: {len(text)} characters (expected at most {FILTER_MAX}).")
     text = formatting.to_valid_utf8(text)
     terms: list[Term] = []
+    words: list[str] = []
+    ids: list[str] = []
     at = 0
     while at < len(text):
         if text[at].isspace():
@@ -63,11 +92,55 @@ def parse_filter(text: str, now_ns: int) -> tuple[Term, ...]:
         assert found is not None  # Every part of the pattern is optional.
         if found.end() == at:
             raise _invalid(text[at:], "a term")
-        terms.append(_parse_term(found, now_ns))
+        term = _parse_term(found, now_ns)
+        is_word = term.key == "text" and not found.group().lstrip("-").startswith('"')
+        if is_word and _RUN_ID.fullmatch(term.value):
+            run_id = term.value.lower().partition(".")[0]
+            if term.negated:
+                terms.append(Term("run", ":", (run_id,), negated=True))
+            else:
+                ids.append(run_id)
+        elif is_word and not term.negated:
+            words.append(term.value)
+        else:
+            terms.append(term)
         at = found.end()
-    if len(terms) > FILTER_TERMS_MAX:
-        raise UsageError(f"filter: {len(terms)} terms (expected at most {FILTER_TERMS_MAX}).")
+    count = len(terms) + len(words) + len(ids)
+    if count > FILTER_TERMS_MAX:
+        raise UsageError(f"filter: {count} terms (expected at most {FILTER_TERMS_MAX}).")
+    if ids:
+        terms.append(Term("run", ":", tuple(ids)))
+    if len(words) > WORDS_MAX:
+        raise UsageError(
+            f"filter: {len(words)} words (expected at most {WORDS_MAX}). Quote a phrase."
+        )
+    if words:
+        terms.append(Term("words", ":", tuple(words)))
     return tuple(terms)
+
+
+def describe_search(terms: Sequence[Term]) -> str | None:
+    """Return a sentence about what the words of a filter select; None without words."""
+    parts: list[str] = []
+    for term in terms:
+        if term.key == "run":
+            parts.append(f"{'not ' if term.negated else ''}run {' or '.join(term.value)}")
+        elif term.key == "words":
+            quoted = [_quote(word) for word in term.value]
+            if len(quoted) == 1:
+                parts.append(f"words that begin with {quoted[0]}")
+            else:
+                listed = f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+                parts.append(f"words that begin with {listed}, near each other, in any order")
+        elif term.key == "text":
+            parts.append(f"{'not ' if term.negated else ''}the text {_quote(str(term.value))}")
+    if any(term.partial for term in terms):
+        parts.append("only the newest part of the store was searched")
+    return "; ".join(parts) or None
+
+
+def _quote(text: str) -> str:
+    return f'"{formatting.single_line(text, 80)}"'
 
 
 def is_filter(group: Sequence[str]) -> bool:
@@ -108,11 +181,25 @@ def _build_term(key: str, op: Op, value: str, negated: bool, text: str, now_ns: 
         edge_ns = max(0, now_ns - int(min(age_s, SECONDS_MAX) * 1e9))
         return Term("started_ns", ">=" if key == "since" else "<", edge_ns, negated)
     choices = {"is": STATES, "has": HAVING}.get(key)
-    if choices is not None and value.lower() not in choices:
-        raise _invalid(text, f"{key}: and one of {', '.join(choices)}")
+    if choices is not None:
+        value = value.lower()
+        value = SYNONYMS.get(value, value) if key == "is" else value
+        if value not in choices:
+            raise _invalid(text, f"{key}: and one of {', '.join(_nearest_first(value, choices))}")
     if not value:
         raise _invalid(text, f"a value after {key}:")
-    return Term(key, ":", value.lower() if choices else value, negated)
+    if key == "run":
+        return Term(key, ":", (value.lower().partition(".")[0],), negated)
+    return Term(key, ":", value, negated)
+
+
+def _nearest_first(value: str, choices: Sequence[str]) -> list[str]:
+    """Return the choices, those first that are spelled like the value."""
+    words = [*choices, *(SYNONYMS if choices is STATES else ())]
+    near = difflib.get_close_matches(value, words, 3, 0.6)
+    near += [word for word in words if value and word.startswith(value)]
+    states = [SYNONYMS[word] if word in SYNONYMS else word for word in near]
+    return list(dict.fromkeys([*states, *choices]))
 
 
 def _unquote(value: str) -> str:

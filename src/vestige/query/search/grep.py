@@ -32,6 +32,11 @@ PAGES_MAX = 10
 
 PATTERN_MAX = 1_000
 
+NEAR = 200
+"""Characters within which words are near each other."""
+WORDS_MAX = 8
+"""Words that are searched near each other; any further ones are not."""
+
 SAME_TEXT = 40
 """Characters around a match that decide whether the next match is the same text."""
 
@@ -46,10 +51,13 @@ class GrepOptions:
     ignore_case: bool = False
     parts: tuple[str, ...] = PARTS
     after: str | None = None
+    words: bool = False
+    """Search the words of the pattern near each other, in any order."""
 
     def arguments(self) -> list[str]:
         """Return the command-line options, without the cursor."""
         arguments = ["--regex"] if self.regex else []
+        arguments += ["--words"] if self.words else []
         arguments += ["--ignore-case"] if self.ignore_case else []
         return arguments + (["--in", ",".join(self.parts)] if self.parts != PARTS else [])
 
@@ -183,16 +191,40 @@ def _redact_hit(hit: Hit) -> Hit:
     return msgspec.structs.replace(hit, before="", match=redacted, after="")
 
 
-def find_runs_with(store: Store, text: str) -> tuple[str, ...]:
-    """Return the runs with a text in a body, title or result, ignoring case, among the newest.
+def find_runs_with(store: Store, phrase: str) -> tuple[str, ...]:
+    """Return the runs with a phrase in a body, title or result, ignoring case, among the newest.
 
     A body that several runs share is a match of one of them (store/sqlite/read/search.py).
     """
-    if not text or len(text) > PATTERN_MAX:
+    if not phrase or len(phrase) > PATTERN_MAX:
         return ()
-    options = GrepOptions(ignore_case=True, parts=("bodies",))
-    query = build_search_query(text, options)
-    found = dict.fromkeys(find_runs_named(store, text))
+    pattern = _compile_near([_Word(phrase, is_phrase=True)], ignore_case=True)
+    found, _ = _find_runs(store, pattern, ("bodies",))
+    return tuple(dict.fromkeys([*find_runs_named(store, [pattern.pattern]), *found]))
+
+
+def find_runs_with_words(store: Store, words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Return the newest runs that have words near each other in one text, or in their title.
+
+    The second value is False if only the newest part of the store was searched.
+    """
+    if not all(words) or sum(map(len, words)) > PATTERN_MAX:
+        return (), True
+    each = [_Word(word) for word in words]
+    shown = [_compile_near([word], ignore_case=True).pattern for word in each]
+    found = dict.fromkeys(find_runs_named(store, shown))
+    runs, is_complete = _find_runs(store, _compile_near(each, ignore_case=True), PARTS)
+    found |= dict.fromkeys(runs)
+    if len(words) == 1 and _ID_PREFIX.fullmatch(words[0]):
+        found |= dict.fromkeys(run.id for run in store.find_runs(words[0]))
+    return tuple(found), is_complete
+
+
+def _find_runs(
+    store: Store, near: _Pattern, parts: tuple[str, ...]
+) -> tuple[Sequence[str], bool]:
+    query = SearchQuery(near.pattern, near.literals, True, None, parts, once_per_run=True)
+    found: dict[str, None] = {}
     cursor = None
     for _ in range(PAGES_MAX):
         result = store.search(query, cursor, HITS_MAX)
@@ -200,7 +232,11 @@ def find_runs_with(store: Store, text: str) -> tuple[str, ...]:
         cursor = result.cursor
         if cursor is None:
             break
-    return tuple(found)
+    return list(found), cursor is None
+
+
+_ID_PREFIX = re.compile(r"[0-9a-fA-F]{4,}[0-9a-fA-F-]{4,}")
+"""The beginning of a recorded id, which is searched as the id of a run, too."""
 
 
 def build_search_query(
@@ -227,15 +263,76 @@ def _compile(pattern: str, options: GrepOptions) -> tuple[re.Pattern[str], tuple
                 f"grep: invalid regular expression {shown!r} ({error})."
                 " Without --regex it is searched as plain text."
             ) from error
-    forms = dict.fromkeys(
-        [pattern, json.dumps(pattern, ensure_ascii=False)[1:-1], json.dumps(pattern)[1:-1]]
-    )
+    words = split_words(pattern) if options.words else [_Word(pattern, is_phrase=True)]
+    near = _compile_near(words, options.ignore_case)
+    return near.pattern, near.literals
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word, which is searched at the beginning of words; or a phrase, which is anywhere."""
+
+    text: str
+    is_phrase: bool = False
+
+
+def split_words(pattern: str) -> list[_Word]:
+    """Return the words and quoted phrases of a text."""
+    found = _WORD.findall(pattern)
+    words = [_Word(phrase or word, bool(phrase)) for phrase, word in found]
+    return list(dict.fromkeys(words))[:WORDS_MAX] or [_Word(pattern, is_phrase=True)]
+
+
+_WORD = re.compile(r'"([^"]+)"|([^\s"]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    pattern: re.Pattern[str]
+    literals: tuple[str, ...]
+    """One of them is in every match; empty if the database cannot search them."""
+
+
+def _compile_near(words: Sequence[_Word], ignore_case: bool) -> _Pattern:
+    """Compile a pattern that matches a word with all other words near after it."""
+    each = [_spell(word) for word in words]
+    alternatives = []
+    for at, word in enumerate(each):
+        others = each[:at] + each[at + 1 :]
+        ahead = "".join(f"(?=(?s:.{{0,{NEAR}}}?){other})" for other in others)
+        alternatives.append(word + ahead)
+    longest = max((word.text for word in words), key=len)
     # The database can search literals, but not invalid UTF-8, and it folds the case of ASCII only.
-    searchable = formatting.to_valid_utf8(pattern) == pattern and (
-        not options.ignore_case or pattern.isascii()
+    searchable = formatting.to_valid_utf8(longest) == longest and (
+        not ignore_case or longest.isascii()
     )
-    literals = tuple(forms) if searchable else ()
-    return re.compile("|".join(map(re.escape, forms)), flags), literals
+    flags = re.IGNORECASE if ignore_case else re.NOFLAG
+    literals = _spellings(longest) if searchable else ()
+    return _Pattern(re.compile("|".join(alternatives), flags), literals)
+
+
+def _spell(word: _Word) -> str:
+    """Return the expression for a word as it is, and as JSON escapes it."""
+    forms = [re.escape(form) for form in _spellings(word.text)]
+    if word.is_phrase or not (word.text[0].isascii() and word.text[0].isalnum()):
+        return f"(?:{'|'.join(forms)})"
+    # What comes before is tested after the word, so that the search begins with a literal. A word
+    # also begins after an escaped line break, and at a capital inside a name.
+    size = len(word.text)
+    begins = (
+        f"(?<![0-9A-Za-z](?s:.{{{size}}}))",
+        f"(?<=\\\\[nrt](?s:.{{{size}}}))",
+        f"(?-i:(?<=[0-9a-z][A-Z](?s:.{{{size - 1}}})))",
+    )
+    if len(forms) > 1:  # Escapes have other lengths.
+        return f"(?:(?<![0-9A-Za-z])(?:{'|'.join(forms)}))"
+    return f"{forms[0]}(?:{'|'.join(begins)})"
+
+
+def _spellings(word: str) -> tuple[str, ...]:
+    """Return a text as it is, and as JSON escapes it."""
+    escaped = (json.dumps(word, ensure_ascii=False)[1:-1], json.dumps(word)[1:-1])
+    return tuple(dict.fromkeys((word, *escaped)))
 
 
 def parse_parts(text: str) -> tuple[str, ...]:

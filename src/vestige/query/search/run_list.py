@@ -20,7 +20,12 @@ from vestige.query.failures.top_findings import Examine, find_top_findings
 from vestige.query.ids.lineage import Lineage, find_origins
 from vestige.query.search import run_order
 from vestige.query.search.run_texts import RunText, read_run_texts
-from vestige.query.search.run_totals import RunTotals, add_up_runs
+from vestige.query.search.run_totals import (
+    RunTotals,
+    TotalsBucket,
+    add_up_by_time,
+    add_up_runs,
+)
 from vestige.query.stats.costs import Cost, run_costs
 from vestige.query.text_layout import CommandAnswer, columns, drop_columns, fit_page
 from vestige.query.views.show import list_data
@@ -76,6 +81,10 @@ class ListAnswer(CommandAnswer):
     """Notes by run id."""
     totals: RunTotals | None = None
     """Sums over all runs that match; None if not requested."""
+    buckets: Sequence[TotalsBucket] | None = None
+    """The totals by hour or day; None if not requested."""
+    understood: str | None = None
+    """What the words of the filter select, for people to read."""
     origins: Mapping[str, Lineage] = field(default_factory=dict)
     """The origins of replays and forks, by run id."""
 
@@ -84,7 +93,8 @@ class ListAnswer(CommandAnswer):
             if self.next is not None:
                 return [f"None of the newest {self.searched} runs match. {self._continue()}"]
             if self.options:
-                return [f"No runs match. List all: {self.command('list')}"]
+                searched = f" (searched: {self.understood})" if self.understood else ""
+                return [f"No runs match{searched}. List all: {self.command('list')}"]
             if self.hidden:
                 command = self.command("list", "--all")
                 return [f"No model calls, tools or logs recorded. List empty runs: {command}"]
@@ -182,6 +192,8 @@ class ListAnswer(CommandAnswer):
     def data(self) -> dict[str, Any]:
         data = list_data(list(self.runs))
         data |= {"next": self.next, "more": self.next is not None, "looked_at": self.searched}
+        if self.understood is not None:
+            data["understood"] = self.understood
         for run in data["runs"]:
             finding = self.findings.get(run["id"])
             text = self.texts.get(run["id"], NO_TEXT)
@@ -217,6 +229,8 @@ class ListAnswer(CommandAnswer):
                 run["group"] = None if group is None else _group_data(group)
         if self.totals is not None:
             data["totals"] = self.totals.data()
+        if self.buckets is not None:
+            data["buckets"] = [bucket.data() for bucket in self.buckets]
         return data
 
 
@@ -252,6 +266,8 @@ class ListQuery:
     """`cost` or `calls`; other orders are part of the filter."""
     reverse: bool = False
     totals: bool = False
+    buckets: bool = False
+    """Also add up by hour or day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +294,7 @@ def list_answer(store: Store, query: ListQuery, now_ns: int) -> ListAnswer:
     with_costs = query.cost or query.sort is not None or _cost_terms(query)
     ids = [run.id for run in runs]
     top = find_top_findings(store, runs, query.examine)
+    totals, buckets = _find_totals(store, query, now_ns)
     return ListAnswer(
         runs,
         page.more,
@@ -294,14 +311,24 @@ def list_answer(store: Store, query: ListQuery, now_ns: int) -> ListAnswer:
         read_run_texts(store, runs),
         not (runs or query.options or query.filter.terms) and _has_hidden(store, query.filter),
         store.summarize_notes(ids),
-        _find_totals(store, query) if query.totals else None,
-        find_origins(store, ids),
+        totals,
+        buckets=buckets,
+        origins=find_origins(store, ids),
     )
 
 
-def _find_totals(store: Store, query: ListQuery) -> RunTotals:
+def _find_totals(
+    store: Store, query: ListQuery, now_ns: int
+) -> tuple[RunTotals | None, Sequence[TotalsBucket] | None]:
+    if not query.totals and not query.buckets:
+        return None, None
     found = _find_priced(store, query)
-    return add_up_runs(found.runs, found.costs, found.searched is None)
+    totals = add_up_runs(found.runs, found.costs, found.searched is None)
+    if not query.buckets:
+        return totals, None
+    since_ns = query.filter.since_ns
+    range_ns = None if since_ns is None else (since_ns, now_ns)
+    return totals, add_up_by_time(found.runs, found.costs, range_ns)
 
 
 def _has_hidden(store: Store, run_filter: RunFilter) -> bool:

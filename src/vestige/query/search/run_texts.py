@@ -71,15 +71,16 @@ def read_run_texts(store: Store, runs: Sequence[RunInfo]) -> dict[str, RunText]:
     return {run.id: cached.get(run.id) or found[run.id] for run in runs}
 
 
-def find_runs_named(store: Store, text: str) -> list[str]:
-    """Return the ids of the newest runs whose title, task or result contains a text."""
-    searched = text.casefold()
-    found: list[str] = []
+def find_runs_named(store: Store, patterns: Sequence[re.Pattern[str]]) -> list[str]:
+    """Return the newest runs whose name, title, task and result match all the patterns."""
     runs = store.list_runs(RunFilter(with_implicit=True, limit=SEARCHED_MAX))
-    for run_id, each in read_run_texts(store, runs).items():
-        shown = "\n".join(filter(None, (each.title, each.task, each.result)))
-        if searched in shown.casefold():
-            found.append(run_id)
+    texts = read_run_texts(store, runs)
+    found: list[str] = []
+    for run in runs:
+        each = texts[run.id]
+        shown = "\n".join(filter(None, (run.name, each.title, each.task, each.result)))
+        if all(pattern.search(shown) for pattern in patterns):
+            found.append(run.id)
     return found
 
 

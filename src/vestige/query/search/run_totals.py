@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from vestige.query import formatting
 from vestige.query.stats.costs import Cost, format_dollars
-from vestige.record.run import RunInfo
+from vestige.record.run import NOT_FAILED, RunInfo
+
+BUCKETS_MAX: Final = 60
+"""Parts of a time range that are added up; of a longer one, a part is several days."""
+HOURLY_UP_TO_S: Final = 3 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ def add_up_runs(runs: Sequence[RunInfo], costs: Mapping[str, Cost], complete: bo
     took = sorted(run.duration_ns for run in runs if run.duration_ns is not None)
     return RunTotals(
         runs=len(runs),
-        failed=sum(run.outcome not in ("ok", "running") for run in runs),
+        failed=sum(run.outcome not in NOT_FAILED for run in runs),
         running=sum(run.outcome == "running" for run in runs),
         tokens=sum(run.tokens for run in runs),
         cost=Cost(sum(dollars) if dollars else None, tuple(unknown), calls),
@@ -69,6 +74,54 @@ def add_up_runs(runs: Sequence[RunInfo], costs: Mapping[str, Cost], complete: bo
         p95_ns=_quantile(took, 0.95),
         complete=complete,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TotalsBucket:
+    """The totals of the runs that started in a part of a time range."""
+
+    at: str
+    """Its beginning, in UTC."""
+    totals: RunTotals
+
+    def data(self) -> dict[str, Any]:
+        return {"at": self.at, **self.totals.data()}
+
+
+def add_up_by_time(
+    runs: Sequence[RunInfo],
+    costs: Mapping[str, Cost],
+    range_ns: tuple[int, int] | None = None,
+) -> list[TotalsBucket]:
+    """Return the totals of runs by hour or day, without gaps.
+
+    `range_ns` is the first and the last moment; without it, those of the runs.
+    """
+    if not runs:
+        return []
+    starts = [run.started_ns for run in runs]
+    first_ns, last_ns = range_ns or (min(starts), max(starts))
+    first_ns, last_ns = min(first_ns, *starts), max(last_ns, *starts)
+    hourly = last_ns - first_ns <= HOURLY_UP_TO_S * 10**9
+    unit_ns = (3_600 if hourly else 86_400) * 10**9
+    begin = first_ns // unit_ns
+    size_ns = unit_ns * (-(-(last_ns // unit_ns - begin + 1) // BUCKETS_MAX))
+    begin_ns = begin * unit_ns
+    parts: list[list[RunInfo]] = [[] for _ in range((last_ns - begin_ns) // size_ns + 1)]
+    for run in runs:
+        parts[(run.started_ns - begin_ns) // size_ns].append(run)
+    return [
+        TotalsBucket(
+            _format_time(begin_ns + at * size_ns, hourly),
+            add_up_runs(part, {run.id: costs[run.id] for run in part if run.id in costs}, True),
+        )
+        for at, part in enumerate(parts)
+    ]
+
+
+def _format_time(ns: int, hourly: bool) -> str:
+    when = datetime.datetime.fromtimestamp(ns // 10**9, datetime.UTC)
+    return f"{when:%Y-%m-%dT%H:00Z}" if hourly else f"{when:%Y-%m-%d}"
 
 
 def _quantile(sorted_ns: Sequence[int], share: float) -> int | None:

@@ -16,14 +16,20 @@ RunSort = Literal["started", "duration", "tokens", "spans", "errors", "name", "o
 
 
 class Term(msgspec.Struct, frozen=True):
-    """A condition on runs. Its language is in query/search/filters.py."""
+    """A condition on runs. Its language is in query/search/filters.py.
+
+    `value` of `words` is a tuple of words, which are searched before: `also` has the runs. `value`
+    of `run` is a tuple of short ids or prefixes of ids.
+    """
 
     key: str
     op: Op
     value: Any
     negated: bool = False
     also: tuple[str, ...] = ()
-    """Of `text`: runs that have it in a body."""
+    """Of `text`: runs that have it in a body; of `words`: all runs that have them."""
+    partial: bool = False
+    """Of `words`: only the newest part of the store was searched."""
 
 
 class RunEnds(msgspec.Struct, frozen=True):

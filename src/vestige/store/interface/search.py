@@ -25,6 +25,8 @@ class SearchQuery(msgspec.Struct, frozen=True):
     """Any of `attrs`, `logs` and `bodies`, in the order of the search."""
     expression: bool = False
     """True if the user wrote the pattern, so matching may take arbitrarily long."""
+    once_per_run: bool = False
+    """True if one hit of a run is enough, because only the runs are of interest."""
 
 
 class Hit(msgspec.Struct, frozen=True):

@@ -366,6 +366,10 @@ def _build_cheap(found: _Conditions, term: Term) -> str:
         }[value]
     if key == "conversation":
         return f"coalesce(r.conversation_id, '') = {found.bind(value, 'String')}"
+    if key == "run":
+        return _match_ids(found, value)
+    if key == "words":
+        return f"r.run_id IN {found.bind(list(term.also), 'Array(String)')}"
     pattern = found.bind(_pattern(value), "String")
     if key == "note":
         return f"r.id IN (SELECT run FROM {view.current('notes')} WHERE text ILIKE {pattern})"
@@ -401,10 +405,21 @@ def _build_slow(found: _Conditions, term: Term, scope: str) -> str:
                 f"(coalesce(r.name, '') ILIKE {pattern}"
                 f" OR r.id IN ({spans} WHERE name ILIKE {pattern}"
                 f" OR coalesce(attributes, '') ILIKE {pattern})"
-                f" OR r.id IN ({logs} WHERE message ILIKE {pattern}))"
+                f" OR r.id IN ({logs} WHERE message ILIKE {pattern}"
+                f" OR coalesce(attributes, '') ILIKE {pattern}))"
             )
         sql = _with_also(found, sql, term)
     return f"NOT ({sql})" if term.negated else sql
+
+
+def _match_ids(found: _Conditions, ids: Sequence[str]) -> str:
+    tests = []
+    for text in ids:
+        if text.startswith("r") and text[1:].isdecimal():
+            tests.append(f"r.id = {found.bind(_clamp(int(text[1:][:18])), 'Int64')}")
+        else:
+            tests.append(f"startsWith(r.run_id, {found.bind(text, 'String')})")
+    return " OR ".join(tests)
 
 
 def _with_also(found: _Conditions, sql: str, term: Term) -> str:

@@ -61,7 +61,8 @@ _INSIDE: Final = {
     "text": r"""(coalesce(r.name, '') LIKE ? ESCAPE '\'
   OR EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id
     AND (s.name LIKE ? ESCAPE '\' OR s.attributes LIKE ? ESCAPE '\'))
-  OR EXISTS (SELECT 1 FROM logs l WHERE l.run = r.id AND l.message LIKE ? ESCAPE '\'))""",
+  OR EXISTS (SELECT 1 FROM logs l WHERE l.run = r.id
+    AND (l.message LIKE ? ESCAPE '\' OR l.attributes LIKE ? ESCAPE '\')))""",
 }
 _TYPE: Final = "EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id AND s.type = ?)"
 
@@ -91,12 +92,29 @@ def _build_positive(term: Term) -> Condition:
         return "r.conversation_id IS ?", [value]
     if key == "type":
         return _TYPE, [value]
+    if key == "run":
+        return _build_run_ids(value)
+    if key == "words":
+        return f"r.run_id IN ({','.join('?' * len(term.also))})", [*term.also]
     sql = _TEXTS.get(key) or _INSIDE[key]
     values: list[Any] = [build_pattern(value)] * sql.count("?")
     if term.also:
         marks = ",".join("?" * len(term.also))
         return f"({sql} OR r.run_id IN ({marks}))", [*values, *term.also]
     return sql, values
+
+
+def _build_run_ids(ids: Sequence[str]) -> Condition:
+    tests: list[str] = []
+    values: list[Any] = []
+    for text in ids:
+        if text.startswith("r") and text[1:].isdecimal():
+            tests.append("r.id = ?")
+            values.append(int(text[1:][:18]))
+        else:
+            tests.append("r.run_id >= ? AND r.run_id < ?")
+            values += [text, text + "\U0010ffff"]
+    return f"({' OR '.join(tests)})", values
 
 
 def build_pattern(text: str) -> str:
