@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
+import type { RunModel } from "../src/model";
 import { type Hit, mergeParents } from "../src/pages/merge-hits";
 import { type Bucket, mergeBuckets } from "../src/pages/trend-buckets";
+import { rollUpCosts, rollUpSteps, sumOf } from "../src/views/span-costs";
 import { rulerLabel } from "../src/views/timeline-canvas";
 
 const hit = (short_id: string, part: string, before: string): Hit => ({
@@ -62,4 +64,38 @@ test("all labels of a ruler have one format", () => {
   expect(labels(2e6, 10e6)).toEqual(["+0 s", "+2 s", "+8 s"]);
   expect(labels(500_000, 4e6)).toEqual(["+0.0 s", "+0.5 s", "+2.0 s"]);
   expect(labels(1200e6, 8000e6)).toEqual(["+0:00:00", "+0:20:00", "+1:20:00"]);
+});
+
+const step = (number: number, span: string, parent: number | null, cost_usd: number | null) => ({
+  number,
+  span,
+  parent,
+  cost_usd,
+  input_tokens: 10,
+  output_tokens: 1,
+});
+
+test("the cost of an agent is that of the calls inside it, each once", () => {
+  // s1 run > s2 call, s3 agent > (s4 call, s5 agent > s6 call); s7 call without a price
+  const parents = [null, 0, 0, 2, 2, 4, 0];
+  const run = {
+    ofShortId: (id: string | null) => (id ? Number(id.split(".s")[1]) - 1 : undefined),
+    parent: (index: number) => parents[index] ?? null,
+  } as unknown as RunModel;
+  const steps = [
+    step(1, "r1.s2", null, 1),
+    step(2, "r1.s4", 1, 2),
+    step(3, "r1.s6", 2, 4),
+    step(4, "r1.s7", null, null),
+  ];
+
+  const spans = rollUpCosts(run, steps);
+  expect(spans.get(0)).toEqual({ usd: 7, complete: false });
+  expect(spans.get(2)).toEqual({ usd: 6, complete: true });
+  expect(spans.get(4)).toEqual({ usd: 4, complete: true });
+  expect(spans.has(6)).toBe(false);
+  const numbers = rollUpSteps(steps);
+  expect([1, 2, 3].map((number) => numbers.get(number)?.usd)).toEqual([7, 6, 4]);
+  expect(sumOf(numbers, [2])).toEqual({ usd: 6, complete: true });
+  expect(sumOf(numbers, [4])).toBe(null);
 });

@@ -311,11 +311,11 @@ class Debugger:
 
     def _step_rows(self, opened: Evidence, answer: ShowAnswer) -> Sequence[tuple[str, str]]:
         from vestige.query.stats.costs import run_costs
-        from vestige.query.trajectory import build_trajectory
+        from vestige.query.trajectory.costs import price_steps
         from vestige.query.views.lines.step_lines import step_rows
         from vestige.query.views.show import PIPE_COLUMNS
 
-        trajectory, report = opened.once(build_trajectory), self._examine(opened.run)
+        trajectory, report = opened.once(price_steps), self._examine(opened.run)
         columns = answer.columns or PIPE_COLUMNS
         limit = answer.options.limit
         run_id = opened.run.info.id

@@ -5,7 +5,7 @@ import { exported } from "../api";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { Kind, Status } from "../parts/badges";
-import { bytes, cost, count, duration, oneLine, price, short } from "../parts/format";
+import { bytes, count, duration, oneLine, price, short } from "../parts/format";
 import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
@@ -157,7 +157,9 @@ function factsOf(
     duration(run.duration(index)),
     input === null ? "" : `${short(input)} in / ${short(output ?? 0)} out`,
     // The calls inside an agent or a step are summed up.
-    run.type(index) === "llm" ? cost(data?.cost_usd) : total && price(total.usd, total.complete),
+    run.type(index) === "llm"
+      ? price(data?.cost_usd, true)
+      : total && price(total.usd, total.complete),
     `s${run.number(index)}`,
     isCall ? oneLine(run.name(index), 60) : "",
     recorded && `recorded as ${oneLine(recorded, 60)}`,

@@ -3,7 +3,7 @@
 import { useCallback, useMemo } from "preact/hooks";
 import type { RunModel } from "../model";
 import { Kind, kindClass } from "../parts/badges";
-import { cost, duration, oneLine, price } from "../parts/format";
+import { duration, oneLine, price } from "../parts/format";
 import { NoteMark, useNotes } from "../parts/notes";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { hasTimes, TimeBar } from "../parts/time-bar";
@@ -181,7 +181,7 @@ function Row(props: RowProps) {
           </span>
         )}
         <span class="num quiet" title={sharesOf(step, total)}>
-          {total && (total.complete ? cost(total.usd) : price(total.usd, false))}
+          {total && price(total.usd, total.complete)}
         </span>
       </span>
       {isOpen && <Actions run={run} step={step} steps={steps} costs={costs} />}
@@ -201,7 +201,7 @@ function Row(props: RowProps) {
 function sharesOf(step: StepRow, total: Total | undefined): string {
   const own = step.cost_usd ?? 0;
   if (!total || total.usd <= own) return "";
-  return `Own call ${cost(own)}, sub-agents ${price(total.usd - own, total.complete)}`;
+  return `Own call ${price(own, true)}, sub-agents ${price(total.usd - own, total.complete)}`;
 }
 
 function resultOf(step: StepRow): string {

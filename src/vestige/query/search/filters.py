@@ -195,11 +195,10 @@ def _build_term(key: str, op: Op, value: str, negated: bool, text: str, now_ns: 
 
 def _nearest_first(value: str, choices: Sequence[str]) -> list[str]:
     """Return the choices, those first that are spelled like the value."""
-    words = [*choices, *(SYNONYMS if choices is STATES else ())]
-    near = difflib.get_close_matches(value, words, 3, 0.6)
-    near += [word for word in words if value and word.startswith(value)]
-    states = [SYNONYMS[word] if word in SYNONYMS else word for word in near]
-    return list(dict.fromkeys([*states, *choices]))
+    states = {**{choice: choice for choice in choices}, **(SYNONYMS if choices is STATES else {})}
+    near = difflib.get_close_matches(value, states, 3, 0.6)
+    near += [word for word in states if value and word.startswith(value)]
+    return list(dict.fromkeys([*(states[word] for word in near), *choices]))
 
 
 def _unquote(value: str) -> str:

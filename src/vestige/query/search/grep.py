@@ -220,9 +220,7 @@ def find_runs_with_words(store: Store, words: Sequence[str]) -> tuple[tuple[str,
     return tuple(found), is_complete
 
 
-def _find_runs(
-    store: Store, near: _Pattern, parts: tuple[str, ...]
-) -> tuple[Sequence[str], bool]:
+def _find_runs(store: Store, near: _Pattern, parts: tuple[str, ...]) -> tuple[Sequence[str], bool]:
     query = SearchQuery(near.pattern, near.literals, True, None, parts, once_per_run=True)
     found: dict[str, None] = {}
     cursor = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from vestige.limits import SHOW_LINES_MAX
 from vestige.query import formatting
 from vestige.query.failures.check import CheckReport, find_chains
-from vestige.query.stats.costs import Cost
+from vestige.query.stats.costs import Cost, format_dollars
 from vestige.query.trajectory import Step, Trajectory
 from vestige.query.trajectory.headline import shorten_headline
 from vestige.query.views.lines.common_attributes import find_common, render_common
@@ -77,8 +77,10 @@ def _render_steps(run: Run, steps: Sequence[Step], columns: int) -> list[Row]:
     width = max(map(len, ids), default=0)
     numbers = len(str(steps[-1].number)) if steps else 1
     agents = {step.agent for step in steps}
+    costs = [_price(step) for step in steps]
+    cost_width = max(map(len, costs), default=0)
     rows: list[Row] = []
-    for short, step in zip(ids, steps, strict=True):
+    for short, step, cost in zip(ids, steps, costs, strict=True):
         at = _clock(max(0, step.started_ns - run.info.started_ns))
         mark = "✕" if step.is_failed else " "
         agent = ""
@@ -86,8 +88,10 @@ def _render_steps(run: Run, steps: Sequence[Step], columns: int) -> list[Row]:
             agent = f"{formatting.single_line(step.agent, 24)}: "
         indent = "  " * min(step.depth, 4)
         took = formatting.duration(step.duration_ns)
+        spent = f"  {cost:>{cost_width}}" if cost_width else ""
         begin = (
-            f"{short:<{width}}  {at:>7}  {step.number:>{numbers}}  {took:>7} {mark} {indent}{agent}"
+            f"{short:<{width}}  {at:>7}  {step.number:>{numbers}}  {took:>7}{spent}"
+            f" {mark} {indent}{agent}"
         )
         room = max(HEADLINE_LEAST, columns - formatting.width(begin))
         # The mark of the step replaces that of its error.
@@ -95,6 +99,11 @@ def _render_steps(run: Run, steps: Sequence[Step], columns: int) -> list[Row]:
         text = begin + shorten_headline(headline, room)
         rows.append((text.rstrip(), "error" if step.is_failed else "ok"))
     return rows
+
+
+def _price(step: Step) -> str:
+    """Return the cost of a step with the steps of its sub-agents."""
+    return "" if step.total_cost is None else format_dollars(step.total_cost)
 
 
 def _clock(ns: int) -> str:
