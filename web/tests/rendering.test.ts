@@ -3,6 +3,7 @@ import { parseAnsi } from "../src/parts/ansi";
 import { parseCsv } from "../src/parts/csv";
 import { guessLanguage, highlight, piecesByLine } from "../src/parts/highlight";
 import { imageType } from "../src/parts/image";
+import { fenceJson } from "../src/parts/json-in-prose";
 import { pathOf } from "../src/parts/json-path";
 import {
   diffTone,
@@ -116,4 +117,17 @@ test("pictures are known by their bytes; SVG is not one", () => {
 
 test("names of Python are not emphasis", () => {
   expect(["__init__", "__bold text__", "**init**"].map(isPythonName)).toEqual([true, false, false]);
+});
+
+test("JSON between sentences becomes code, as it is; anything else stays", () => {
+  const json = '{\n  "a_b_c": [\n    1\n  ]\n}';
+  expect(fenceJson(`Plan:\n${json}\nDone.`)).toBe(`Plan:\n\`\`\`json\n${json}\n\`\`\`\nDone.`);
+  for (const text of [
+    "Plan:\n{\n  not json\n}\n",
+    `\`\`\`\n${json}\n\`\`\``,
+    "a {b} [c]\n{",
+    '{"one": "line"}',
+    "[\n".repeat(3_000),
+  ])
+    expect(fenceJson(text)).toBe(text);
 });

@@ -7,6 +7,7 @@
 import { Marked, type Token, type Tokens } from "marked";
 import type { ComponentChildren } from "preact";
 import { visible } from "./format";
+import { fenceJson } from "./json-in-prose";
 import { CodeBlock } from "./pieces";
 import { isPythonName } from "./text-kind";
 
@@ -30,7 +31,7 @@ export function Markdown({ text }: { text: string }) {
 function parse(text: string): Token[] | null {
   try {
     // Stop tokens of code agents follow the fence directly, which then would not end the block.
-    return parser.lexer(text.replace(/^(\s*```)(<\w+>)/gm, "$1\n$2"));
+    return parser.lexer(fenceJson(text.replace(/^(\s*```)(<\w+>)/gm, "$1\n$2")));
   } catch {
     return null;
   }
@@ -79,7 +80,12 @@ function Block({ token, depth }: { token: Token; depth: number }): ComponentChil
     case "codespan":
       return <code>{visible((token as Tokens.Codespan).text)}</code>;
     case "br":
-      return <br />;
+      return (
+        <>
+          <br />
+          {indentAfter(token.raw)}
+        </>
+      );
     case "link":
       return (
         <span>
@@ -102,6 +108,13 @@ function Block({ token, depth }: { token: Token; depth: number }): ComponentChil
       return visible(token.raw);
   }
 }
+
+/** The indentation of the line after a break, which HTML would drop: code and data in prose have it. */
+const indentAfter = (raw: string): string =>
+  (/\n([ \t]+)$/.exec(raw)?.[1] ?? "")
+    .replaceAll("\t", "    ")
+    .slice(0, 80)
+    .replaceAll(" ", "\u00a0");
 
 function List({ list, depth }: { list: Tokens.List; depth: number }) {
   const items = list.items.map((item, at) => <li key={at}>{blocks(item.tokens, depth)}</li>);

@@ -20,7 +20,7 @@ export class StepIndex {
   }
 }
 
-/** A name that numbers steps, which frameworks do for each agent anew. */
+/** A name that numbers steps, which frameworks do for each agent from 1. */
 const NUMBERED = /^step[ _#-]?\d+$/i;
 
 /**
