@@ -586,3 +586,103 @@ def test_a_row_shows_what_differs_and_later_prompts_are_its_consequence(home: Ho
     assert tool["a_step"] == "exchange_rate(from=USD, to=EUR)"
     assert not tool["consequence"]
     assert [row["consequence"] for row in prompts] == [True, True]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A model call that is sent a history, and the tool call that it answers with."""
+
+    answer: str
+    result: str
+
+
+def record_agent(recorder: Recorder, turns: list[Turn], **attributes: Any) -> None:
+    """Record an agent whose prompts repeat all before them, with ids and counts of their own."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "What is 7 USD in EUR?"}]
+    with recorder.run("agent") as run, run.span("desk", type="agent", attributes=attributes):
+        for turn in turns:
+            number = next(CALLS)
+            call = run.child("chat", "llm", attributes, body=json.dumps({"messages": messages}))
+            answer = {"role": "assistant", "content": turn.answer}
+            usage = {"prompt_tokens": number, "completion_tokens": 3}
+            call.end(body=json.dumps({"choices": [{"message": answer}], "usage": usage}))
+            run.child("search", "tool", attributes, body='{"q": 1}').end(body=turn.result)
+            messages += [answer, {"role": "user", "content": f"Observation:\n{turn.result}"}]
+
+
+def changed_rows(home: Home) -> list[dict[str, Any]]:
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        other, one = debugger.list(name="agent").runs
+        rows = debugger.diff(one.id, other.id).data()["rows"]
+    return [row for row in rows if row["mark"] != "="]
+
+
+SAME = Turn("I look further.", "nothing new")
+
+
+def test_a_prompt_that_repeats_an_earlier_difference_is_its_consequence(home: Home) -> None:
+    """Also if the response has other counts of tokens: its text is the same."""
+    with Recorder(home, crash_hooks=False) as recorder:
+        record_agent(recorder, [Turn("I search.", "rate 0.92"), SAME, SAME])
+        record_agent(recorder, [Turn("I search.", "rate 10.0"), SAME, SAME])
+    result, *later = [row for row in changed_rows(home) if not row["container"]]
+
+    assert (result["class"], result["consequence"]) == ("result", False)
+    assert [row["consequence"] for row in later if row["a_step"].startswith("chat")] == [True, True]
+
+
+def test_an_answer_that_differs_is_no_consequence_but_its_prompt_is(home: Home) -> None:
+    with Recorder(home, crash_hooks=False) as recorder:
+        record_agent(recorder, [Turn("I search.", "rate 0.92"), Turn("It is 6.44.", "done"), SAME])
+        record_agent(recorder, [Turn("I search.", "rate 10.0"), Turn("It is 70.", "done"), SAME])
+    rows = [row for row in changed_rows(home) if (row["a_step"] or "").startswith("chat")]
+
+    assert [(row["classes"], row["consequence"]) for row in rows] == [
+        (["result"], False),
+        (["prompt"], True),
+    ]
+
+
+def test_a_prompt_with_a_difference_of_its_own_is_no_consequence(home: Home) -> None:
+    with Recorder(home, crash_hooks=False) as recorder:
+        for rate, hint in (("0.92", "Be brief."), ("10.0", "Be careful with dates.")):
+            with recorder.run("agent") as run:
+                run.child("search", "tool", body="{}").end(body=f"rate {rate}")
+                message = {"role": "user", "content": f"rate {rate}\n{hint}"}
+                call = run.child("chat", "llm", body=json.dumps({"messages": [message]}))
+                call.end(body='{"choices": [{"message": {"content": "thanks"}}]}')
+    _, call = changed_rows(home)
+
+    assert call["classes"] == ["prompt"]
+    assert not call["consequence"]
+
+
+def test_attributes_of_the_run_on_every_span_differ_once(home: Home) -> None:
+    """A deployment that is named on each span is no difference of each step."""
+    with Recorder(home, crash_hooks=False) as recorder:
+        for app in ("blue", "green"):
+            record_agent(recorder, [SAME, SAME], app=app)
+
+    assert changed_rows(home) == []
+    with vestige.open(home.root) as debugger:
+        data = debugger.diff(*(run.id for run in debugger.list(name="agent").runs)).data()
+    assert [(each["where"], each["a"]) for each in data["run"]] == [("app", "green")]
+
+
+def test_a_long_text_that_differs_is_in_the_answer_in_full() -> None:
+    """A page shows all of its changes; a short value is shown as it is."""
+    lines = [f"line {number}" for number in range(60)]
+    changed = [*lines[:10], "other", *lines[10:50], "more", *lines[50:]]
+    texts = "\n".join(lines), "\n".join(changed)
+    plain = diff_bodies(*texts).data()
+    a, b = (
+        json.dumps({"page": text, "rate": rate}) for text, rate in zip(texts, "12", strict=True)
+    )
+    page, rate = diff_bodies(a, b).data()["differences"]
+
+    assert (plain["a_text"], plain["b_text"]) == texts
+    assert (page["a_text"], page["b_text"]) == texts
+    assert "a_text" not in rate
+    long = "x\n" * 200_000
+    assert diff_bodies(long, long + "y").data()["a_text"] is None

@@ -76,7 +76,7 @@ def _strangers(home: Home) -> Iterator[Strangers]:
 def _path(door: GuardedRoute, run_id: str) -> str:
     """A path that this door takes, about a run that is there."""
     path = re.sub(r"\{\w+\}", run_id, door.path_format)
-    routes = ("reproduce", "share", "export", "messages", "lineage")
+    routes = ("reproduce", "share", "export", "messages", "lineage", "same_task")
     if path.removeprefix("/api/v1/") in routes:
         return f"{path}?id={run_id}"
     tool = BY_NAME.get(path.removeprefix("/api/v1/"))

@@ -20,7 +20,9 @@ type Query<V extends Verb> = NonNullable<
 >;
 type Names<V extends Verb> = V extends Verb ? keyof Query<V> : never;
 /** Query parameters, as named in the document. */
-export type Params = { [N in Names<Verb>]?: string | number | boolean | null | undefined };
+export type Params = {
+  [N in Names<Verb>]?: string | number | boolean | readonly string[] | null | undefined;
+};
 /** The type of an answer, from the document. */
 export type Answer<V extends Verb> = Operations[V] extends {
   responses: { 200: { content: { "application/json": infer A } } };
@@ -42,7 +44,9 @@ export class ApiError extends Error {
 export function keyOf(verb: Verb, params: Params = {}): string {
   const pairs = Object.entries(params)
     .filter(([, value]) => value !== undefined && value !== null && value !== false && value !== "")
-    .map(([name, value]) => [name, String(value)] as const)
+    .flatMap(([name, value]) =>
+      (Array.isArray(value) ? value : [value]).map((each) => [name, String(each)] as const),
+    )
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`);
   return pairs.length ? `${verb}?${pairs.join("&")}` : verb;

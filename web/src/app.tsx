@@ -18,6 +18,7 @@ import { RunSearch } from "./parts/run-search";
 import { Share } from "./parts/share";
 import { go, href, type Page, route, type Theme, theme } from "./router";
 import type { ListData, RunRow } from "./types";
+import { CompareMenu } from "./views/same-task";
 
 const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 const SIGN: Record<Theme, string> = { auto: "◐", light: "☀", dark: "☾" };
@@ -63,6 +64,12 @@ const PAGES: [Page, string][] = [
   ["sql", "SQL"],
 ];
 
+/** The address of a page; a comparison begins with the run that is shown. */
+function addressOf(to: Page): string {
+  const { page, id } = route.peek();
+  return to === "compare" && page === "run" ? href(to, "", { a: id }) : href(to);
+}
+
 interface ExportData {
   made_at: string;
   body_bytes_max: number;
@@ -103,7 +110,7 @@ export function App() {
   useCommands(() => [
     ...(exported
       ? []
-      : PAGES.map(([to, title]) => ({ title, note: "page", run: () => go(href(to)) }))),
+      : PAGES.map(([to, title]) => ({ title, note: "page", run: () => go(addressOf(to)) }))),
     { title: "Switch theme", note: THEME_NAME[theme.peek()], run: turn },
     { title: "Keyboard shortcuts", note: "?", run: () => void (helpOpen.value = true) },
   ]);
@@ -120,7 +127,7 @@ export function App() {
         {!exported && (
           <nav aria-label="Pages">
             {PAGES.map(([to, title]) => (
-              <a key={to} href={href(to)} aria-current={to === page ? "page" : undefined}>
+              <a key={to} href={addressOf(to)} aria-current={to === page ? "page" : undefined}>
                 {title}
               </a>
             ))}
@@ -128,6 +135,9 @@ export function App() {
         )}
         {exported ? <About /> : <span class="grow" />}
         {page === "run" && <RunSearch key={route.value.id} run={route.value.id} />}
+        {page === "run" && !exported && (
+          <CompareMenu key={`compare ${route.value.id}`} run={route.value.id} />
+        )}
         {page === "run" && !exported && (
           <Share key={`share ${route.value.id}`} run={route.value.id} />
         )}

@@ -540,6 +540,9 @@ export interface FieldDiff {
   where: string;
   a: string | null;
   b: string | null;
+  /** Both values in full, if they are long texts. */
+  a_text?: string;
+  b_text?: string;
 }
 export interface BodyDiff {
   /** Set alone if only one side has a body. */
@@ -553,6 +556,9 @@ export interface BodyDiff {
   first_byte?: number | null;
   words?: string | null;
   notes?: string[];
+  /** Both bodies in full, if they are compared line by line. */
+  a_text?: string | null;
+  b_text?: string | null;
 }
 export interface SpanDiffData {
   version: number;
@@ -670,8 +676,10 @@ export interface DiffRow {
   b_step?: string | null;
   a_content?: string | null;
   b_content?: string | null;
-  /** True: only the prompt differs, because it contains an earlier difference. */
+  /** True: all of it repeats an earlier difference, such as a tool's result in a prompt. */
   consequence?: boolean;
+  /** True: an agent or a step, whose output repeats what differs inside. */
+  container?: boolean;
 }
 export interface Delta {
   name: string;

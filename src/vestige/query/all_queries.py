@@ -511,6 +511,14 @@ class Debugger:
 
         return find_family(self.store, self._open_run(self.resolve(id, "run").run.id).run)
 
+    def same_task(self, id: str) -> ListAnswer:
+        """Return the other runs of a run's task, newest first, to compare it with."""
+        from vestige.query.search.same_task import find_same_task, same_task_answer
+
+        opened = self._open_run(self.resolve(id, "run").run.id)
+        runs = find_same_task(self.store, opened, self._open_run)
+        return self._placed(same_task_answer(self.store, runs, clock.SYSTEM.now_ns()))
+
     def reproduce(self, id: str, format: str) -> str:
         """Return a program that sends a recorded request again: `curl` or `python`."""
         from vestige.query.reproduce.request import reproduce

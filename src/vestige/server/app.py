@@ -34,6 +34,7 @@ from vestige.server.routes import (
     openapi,
     openwop,
     reproduce,
+    same_task,
     share,
     viewer_page,
 )
@@ -46,6 +47,7 @@ MODULES = (
     messages,
     reproduce,
     lineage,
+    same_task,
     share,
     live,
     openapi,

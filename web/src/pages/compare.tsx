@@ -78,7 +78,10 @@ function Compared({ data, a, b }: { data: RunsDiffData; a: string; b: string }) 
   const lines = useMemo(() => unfolded(data.rows, open, left, right), [data, open, left, right]);
   const at = lines.findIndex((line) => line.row === picked && line.inside === null);
   const changed = useMemo(
-    () => data.rows.flatMap((row, index) => (row.mark === "=" ? [] : [index])),
+    () =>
+      data.rows.flatMap((row, index) =>
+        row.mark === "=" || row.consequence || isHeading(row) ? [] : [index],
+      ),
     [data],
   );
   const step = (by: 1 | -1): void => {
@@ -111,7 +114,7 @@ function Compared({ data, a, b }: { data: RunsDiffData; a: string; b: string }) 
           rowProps={(index) => {
             const line = lines[index]!;
             return {
-              class: `pair mark${MARKS[line.mark] ?? ""} ${line.row === picked && line.inside === null ? "chosen" : ""}`,
+              class: `pair mark${MARKS[line.mark] ?? ""} ${isHeading(data.rows[line.row]!) ? "heading" : ""} ${line.row === picked && line.inside === null ? "chosen" : ""}`,
               onClick: () =>
                 (line.mark === "=" && line.inside === null) || line.mark === "…"
                   ? toggle(line.row)
@@ -138,6 +141,9 @@ function Compared({ data, a, b }: { data: RunsDiffData; a: string; b: string }) 
     />
   );
 }
+
+/** An agent or a step of which the rows inside say what differs. */
+const isHeading = (row: DiffRow): boolean => row.container === true;
 
 const MARKS: Record<string, string> = {
   "=": "-same",
@@ -190,7 +196,7 @@ function unfolded(
       if (at > first) return open.has(first) ? [own] : [];
       const next = rows.findIndex((after, place) => place > at && !after.consequence);
       const total = (next < 0 ? rows.length : next) - at;
-      const text = `${count(total)} later ${total === 1 ? "prompt contains" : "prompts contain"} this change`;
+      const text = `${count(total)} later ${total === 1 ? "step only repeats" : "steps only repeat"} this change`;
       const fold: Line = { ...own, mark: "…", a: text, b: "" };
       return open.has(at) ? [fold, own] : [fold];
     }
@@ -249,6 +255,7 @@ function Pair({
 }) {
   const row = data.rows[line.row]!;
   const isFirst = line.row === data.first_row && line.inside === null;
+  const withContent = line.inside === null && !isHeading(row);
   const indent = { paddingLeft: `${8 + Math.min(line.depth, 12) * 12}px` };
   if ((line.mark === "=" && line.inside === null) || line.mark === "…") {
     return (
@@ -260,13 +267,13 @@ function Pair({
   }
   return (
     <div class="pairline">
-      <Half step={line.a} content={line.inside === null ? row.a_content : null} style={indent} />
+      <Half step={line.a} content={withContent ? row.a_content : null} style={indent} />
       <div class="between" title={line.mark === "=" ? "Identical" : markTitle(line.mark, a, b)}>
         {line.mark}
       </div>
-      <Half step={line.b} content={line.inside === null ? row.b_content : null} style={indent} />
+      <Half step={line.b} content={withContent ? row.b_content : null} style={indent} />
       <div class="class">
-        {row.mark !== "=" && line.inside === null && (
+        {row.mark !== "=" && line.inside === null && (!isHeading(row) || isFirst) && (
           <span class={`badge ${isFirst ? "bad" : "warn"}`}>
             {isFirst ? "First difference" : difference(row, a, b)}
           </span>
@@ -314,8 +321,8 @@ function Heads({
         Compare {a} with {b}
       </h1>
       <div class="heads">
-        <Head run={left} id={a} />
-        <Head run={right} id={b} />
+        <Head run={left} id={a} label="Baseline" other={{ b }} />
+        <Head run={right} id={b} label="Compared" other={{ a }} />
       </div>
       <div class="rowline wrap">
         {data.first_row === null ? (
@@ -354,9 +361,18 @@ function Heads({
   );
 }
 
-function Head({ run, id }: { run: RunModel | null; id: string }) {
+interface HeadProps {
+  run: RunModel | null;
+  id: string;
+  label: string;
+  /** The run that stays when this one is exchanged. */
+  other: Record<string, string>;
+}
+
+function Head({ run, id, label, other }: HeadProps) {
   return (
     <div class="rowline wrap head">
+      <span class="quiet">{label}</span>
       <a class="mono" href={href("run", id)}>
         {id}
       </a>
@@ -367,6 +383,9 @@ function Head({ run, id }: { run: RunModel | null; id: string }) {
           <span class="quiet">{moment(run.run.started_at).slice(0, 19)}</span>
         </>
       )}
+      <a class="link" href={href("compare", "", other)} aria-label={`Change ${id}`}>
+        Change
+      </a>
     </div>
   );
 }
@@ -447,7 +466,7 @@ function Detail({ row, a, b, close }: { row: DiffRow; a: string; b: string; clos
   const other = typeof row.b === "string" ? row.b : null;
   const { data, error } = useAnswer<SpanDiffData>(
     "diff",
-    one && other ? { a: one, b: other } : null,
+    one && other ? { a: one, b: other, ignore: ["ids", "times"] } : null,
   );
   const open = (short: string | null, run: string) =>
     short && (
@@ -467,7 +486,7 @@ function Detail({ row, a, b, close }: { row: DiffRow; a: string; b: string; clos
       {error && <Failed error={error} />}
       {one && other ? (
         data ? (
-          <Differences data={data} />
+          <Differences data={data} resultFirst={row.class === "result"} />
         ) : (
           !error && <Loading />
         )

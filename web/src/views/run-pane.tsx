@@ -1,5 +1,6 @@
 /** The pane while no span is selected: what the run was to do, and what came of it. */
 
+import { exported } from "../api";
 import type { RunModel } from "../model";
 import { moment } from "../parts/format";
 import { Notes } from "../parts/notes";
@@ -8,6 +9,7 @@ import { RenderedText } from "../parts/rendered-text";
 import { href } from "../router";
 import type { OverviewData } from "../types";
 import Metadata from "./metadata";
+import { SameTask } from "./same-task";
 
 export function RunPane({ run, overview }: { run: RunModel; overview: OverviewData | null }) {
   if (!overview) return <Loading what="the summary" />;
@@ -21,7 +23,12 @@ export function RunPane({ run, overview }: { run: RunModel; overview: OverviewDa
       <Section title="Answer">
         {answer ? <RenderedText text={answer} /> : <p class="quiet">No answer was recorded.</p>}
       </Section>
-      {good && (
+      {!exported && (
+        <Section title="Other runs of this task">
+          <SameTask run={run.run.short_id} />
+        </Section>
+      )}
+      {good && exported && (
         <Section title="Last successful run of this task">
           <p>
             <a class="in-text" href={href("run", good.short_id)}>

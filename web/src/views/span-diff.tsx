@@ -6,9 +6,21 @@ import { CodeLines } from "../parts/code";
 import type { CodeLine } from "../parts/code-lines";
 import { count, oneLine, visible } from "../parts/format";
 import { pretty } from "../parts/pretty-json";
+import { TextDiff } from "../parts/text-diff";
 import type { BodyDiff, FieldDiff, SpanDiffData } from "../types";
 
-export function Differences({ data }: { data: SpanDiffData }) {
+interface DifferencesProps {
+  data: SpanDiffData;
+  /** True: what came back is read before what was sent. */
+  resultFirst?: boolean;
+}
+
+export function Differences({ data, resultFirst = false }: DifferencesProps) {
+  const sides = [
+    <OneBody key="input" title="Input" diff={data.input} />,
+    <OneBody key="output" title="Output" diff={data.output} />,
+  ];
+  const hasBodies = [data.input, data.output].some((diff) => diff && !diff.identical);
   return (
     <div class="column grow scroll differences" tabIndex={0} role="region" aria-label="Differences">
       <p class="quiet">
@@ -16,9 +28,15 @@ export function Differences({ data }: { data: SpanDiffData }) {
         <span class="mono">{data.a}</span> {data.differs ? "to" : "and"}{" "}
         <span class="mono">{data.b}</span>
       </p>
-      {data.fields.length > 0 && <Fields title="Field" rows={data.fields} />}
-      <OneBody title="Input" diff={data.input} />
-      <OneBody title="Output" diff={data.output} />
+      {resultFirst ? sides.reverse() : sides}
+      {data.fields.length > 0 && (
+        <details open={!hasBodies}>
+          <summary>
+            Attributes <span class="quiet">{count(data.fields.length)} differ</span>
+          </summary>
+          <Fields title="Attribute" rows={data.fields} />
+        </details>
+      )}
     </div>
   );
 }
@@ -46,12 +64,17 @@ function OneBody({ title, diff }: { title: string; diff: BodyDiff | null | undef
           {oneLine(note, 300)}
         </p>
       ))}
-      {diff.words && (
+      {diff.a_text != null && diff.b_text != null && (
+        <TextDiff a={diff.a_text} b={diff.b_text} label={`Changes of the ${title.toLowerCase()}`} />
+      )}
+      {diff.words && diff.a_text == null && !diff.differences?.length && (
         <pre class="trace words-diff">
           <Words text={diff.words} />
         </pre>
       )}
-      {(diff.differences?.length ?? 0) > 0 && <Fields title="Field" rows={diff.differences!} />}
+      {(diff.differences?.length ?? 0) > 0 && diff.a_text == null && (
+        <Fields title="Field" rows={diff.differences!} />
+      )}
       {(diff.differences_left_out ?? 0) > 0 && (
         <p class="quiet">{count(diff.differences_left_out)} more not shown</p>
       )}
@@ -75,6 +98,8 @@ function Words({ text }: { text: string }) {
   );
 }
 
+const hasTexts = (row: FieldDiff): boolean => row.a_text !== undefined && row.b_text !== undefined;
+
 export function Fields({ title, rows }: { title: string; rows: FieldDiff[] }) {
   return (
     <table class="plain fields">
@@ -86,15 +111,30 @@ export function Fields({ title, rows }: { title: string; rows: FieldDiff[] }) {
         </tr>
       </thead>
       <tbody>
-        {rows.map((row, at) => (
-          <tr key={at}>
-            <td class="mono trace">
-              {row.mark} {oneLine(row.where, 120)}
-            </td>
-            <td class="trace">{oneLine(row.a ?? "", 300)}</td>
-            <td class="trace">{oneLine(row.b ?? "", 300)}</td>
-          </tr>
-        ))}
+        {rows.map((row, at) =>
+          hasTexts(row) ? (
+            <tr key={at}>
+              <td class="trace" colSpan={3}>
+                <span class="mono">
+                  {row.mark} {oneLine(row.where, 120)}
+                </span>
+                <TextDiff
+                  a={row.a_text!}
+                  b={row.b_text!}
+                  label={`Changes of ${oneLine(row.where, 120)}`}
+                />
+              </td>
+            </tr>
+          ) : (
+            <tr key={at}>
+              <td class="mono trace">
+                {row.mark} {oneLine(row.where, 120)}
+              </td>
+              <td class="trace">{oneLine(row.a ?? "", 300)}</td>
+              <td class="trace">{oneLine(row.b ?? "", 300)}</td>
+            </tr>
+          ),
+        )}
       </tbody>
     </table>
   );

@@ -33,6 +33,9 @@ from vestige.query.diff.word_diff import (
 DIFFERENCES_MAX = 200
 """Differences stored per pair. The rest is only counted."""
 
+TEXTS_CHARS_MAX = 256 * 1024
+"""Characters of long texts that a comparison contains in full."""
+
 VALUE_SHOWN_MAX = 60
 VALUE_CHARS_MAX = 400
 """Characters of a value in a line, and in JSON."""
@@ -69,6 +72,8 @@ class Difference:
     where: str
     a: str | None = None
     b: str | None = None
+    texts: tuple[str, str] | None = None
+    """Both values in full, of a long text that differs somewhere."""
 
     def line(self) -> str:
         """Format as `~ where: a → b`, `- where: a` or `+ where: b`."""
@@ -81,20 +86,40 @@ class Difference:
         return f"{self.mark} {where}" + (f": {' → '.join(sides)}" if sides else "")
 
     def data(self) -> dict[str, str | None]:
-        return {"mark": self.mark, "where": self.where, "a": self.a, "b": self.b}
+        data = {"mark": self.mark, "where": self.where, "a": self.a, "b": self.b}
+        return (
+            data
+            if self.texts is None
+            else {**data, "a_text": self.texts[0], "b_text": self.texts[1]}
+        )
 
 
 class Differences(list[Difference]):
     """A bounded list of differences. `left_out` counts those beyond the bound."""
 
     left_out = 0
+    _room = TEXTS_CHARS_MAX
 
-    def add(self, mark: str, where: str, a: str | None = None, b: str | None = None) -> None:
+    def add(
+        self,
+        mark: str,
+        where: str,
+        a: str | None = None,
+        b: str | None = None,
+        texts: tuple[str, str] | None = None,
+    ) -> None:
         if len(self) >= DIFFERENCES_MAX:
             self.left_out += 1
             return
         a, b = a and a[:VALUE_CHARS_MAX], b and b[:VALUE_CHARS_MAX]
-        self.append(Difference(mark, where[:200], a, b))
+        self.append(Difference(mark, where[:200], a, b, self._take(texts)))
+
+    def _take(self, texts: tuple[str, str] | None) -> tuple[str, str] | None:
+        """Return long texts while there is room for them."""
+        if texts is None or max(map(len, texts)) <= VALUE_SHOWN_MAX:
+            return None
+        self._room -= len(texts[0]) + len(texts[1])
+        return texts if self._room >= 0 else None
 
     def lines(self, lines_max: int, noun: str) -> list[str]:
         """Render the first differences, and count the others."""
@@ -122,6 +147,8 @@ class BodyDiff:
     first: FirstDifference | None
     words: str
     notes: tuple[str, ...] = ()
+    texts: tuple[str, str] | None = None
+    """Both bodies in full, if they are compared line by line."""
 
     def lines(self, structure_max: int = 40) -> list[str]:
         """Render structure, then bytes, then words."""
@@ -149,6 +176,8 @@ class BodyDiff:
             "first_b": first and first.b,
             "words": self.words,
             "notes": list(self.notes),
+            "a_text": self.texts and self.texts[0],
+            "b_text": self.texts and self.texts[1],
         }
 
 
@@ -182,7 +211,11 @@ def diff_bodies(a: str, b: str, ignore: Sequence[str] = ()) -> BodyDiff:
         notes.append("differs only in ids or times")
     first = None if alike else find_difference(a, b, rules)
     words = "" if first is None else diff_words(a, b, first)
-    return BodyDiff(kind, alike, False, rules, volatile_only, found, first, words, tuple(notes))
+    is_text = not structured and not alike and len(a) + len(b) <= TEXTS_CHARS_MAX
+    texts = (a, b) if is_text else None
+    return BodyDiff(
+        kind, alike, False, rules, volatile_only, found, first, words, tuple(notes), texts
+    )
 
 
 def _parse_json(text: str) -> Any:
@@ -286,14 +319,16 @@ def _diff_message(
     first = find_difference(a.text, b.text, rules)
     if first is not None:
         sizes = (f"{len(a.text)} characters", f"{len(b.text)} characters")
-        found.add("~", f"{where} text", first.a or sizes[0], first.b or sizes[1])
+        shown = first.a or sizes[0], first.b or sizes[1]
+        found.add("~", f"{where} text", *shown, texts=(a.text, b.text))
     a_names, b_names = ([call.name for call in side.calls] for side in (a, b))
     if a_names != b_names:
         found.add("~", f"{where} calls", _join(a_names), _join(b_names))
     else:
         for a_call, b_call in zip(a.calls, b.calls, strict=True):
             if normalise(a_call.arguments, rules) != normalise(b_call.arguments, rules):
-                found.add("~", f"{where} call {a_call.name}", a_call.arguments, b_call.arguments)
+                sent = a_call.arguments, b_call.arguments
+                found.add("~", f"{where} call {a_call.name}", *sent, texts=sent)
     for kind, a_ids, b_ids in (
         ("call ids", [call.id for call in a.calls], [call.id for call in b.calls]),
         ("result ids", [r.call_id for r in a.results], [r.call_id for r in b.results]),
@@ -303,7 +338,8 @@ def _diff_message(
     for number, (a_result, b_result) in enumerate(zip(a.results, b.results, strict=False), 1):
         first = find_difference(a_result.text, b_result.text, rules)
         if first is not None:
-            found.add("~", f"{where} result {number}", first.a, first.b)
+            texts = a_result.text, b_result.text
+            found.add("~", f"{where} result {number}", first.a, first.b, texts=texts)
 
 
 def _join(parts: Sequence[str | None]) -> str:
@@ -363,7 +399,8 @@ def diff_json(
         first = find_difference(a_text, b_text, rules)
         if first is not None and min(len(a_text), len(b_text)) > VALUE_SHOWN_MAX:
             a_text, b_text = first.a, first.b
-        found.add("~", path, a_text, b_text)
+        texts = (a, b) if isinstance(a, str) and isinstance(b, str) else None
+        found.add("~", path, a_text, b_text, texts=texts)
 
 
 def _diff_lists(

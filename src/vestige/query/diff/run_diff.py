@@ -18,6 +18,7 @@ from vestige.limits import MIB
 from vestige.query import formatting
 from vestige.query.diff.attribute_diff import diff_attributes
 from vestige.query.diff.body_diff import Differences
+from vestige.query.diff.repeated_changes import output_texts
 from vestige.query.diff.sequence_alignment import Change, find_changes
 from vestige.query.diff.side_by_side import (
     MODEL_CALLS,
@@ -37,6 +38,7 @@ from vestige.query.diff.span_diff import (
 from vestige.query.diff.suite_diff import diff_suites
 from vestige.query.diff.word_diff import DEFAULT_RULES, normalise, validate_rules
 from vestige.query.evidence import Evidence
+from vestige.query.views.lines.common_attributes import find_common
 from vestige.record.run import LogInfo, Node, SpanInfo, in_order
 from vestige.record.types import OWN_COMPONENT
 
@@ -57,6 +59,7 @@ class _BodyComparer:
         self.a, self.b, self.rules, self.same_store = a, b, rules, same_store
         self.bytes_left = READ_MAX
         self.unread = 0
+        self.run_attributes = _find_run_attributes(a), _find_run_attributes(b)
 
     def compare(self, which: str, a: SpanInfo, b: SpanInfo) -> str:
         """Return `same`, `volatile` (only ignored values differ) or `differs`."""
@@ -77,7 +80,32 @@ class _BodyComparer:
             differs = differ_beyond_text(a_text, self.a, a_ref, self.b, b_ref)
             return "differs" if differs else "same"
         volatile = normalise(a_text, self.rules) == normalise(b_text, self.rules)
-        return "volatile" if volatile else "differs"
+        if volatile or (which == "output" and self._is_same_answer(a, b)):
+            return "volatile"
+        return "differs"
+
+    def _is_same_answer(self, a: SpanInfo, b: SpanInfo) -> bool:
+        """Return True if two responses differ in counts of tokens and the like only."""
+        if a.type not in MODEL_CALLS or b.type not in MODEL_CALLS:
+            return False
+        answers = []
+        for evidence, span in ((self.a, a), (self.b, b)):
+            response = evidence.response(span)
+            if response is None or not (response.text or response.calls):
+                return False
+            texts = [normalise(text, self.rules) for text in output_texts(evidence, span)]
+            answers.append((texts, response.finish_reason, response.error, len(response.parts)))
+        return answers[0] == answers[1]
+
+    def is_of_run(self, name: str) -> bool:
+        """Return True for an attribute that all steps of each run have with one value."""
+        return all(name in common for common in self.run_attributes)
+
+
+def _find_run_attributes(evidence: Evidence) -> dict[str, Any]:
+    """Return the attributes of nearly all spans of a run, which differ once, for the run."""
+    steps = [span for span in _steps(evidence) if isinstance(span, SpanInfo)]
+    return dict(find_common(steps))
 
 
 def diff_runs(
@@ -99,6 +127,7 @@ def diff_runs(
     at = _find_first(pairs)
     first = None if at is None else pairs[at]
     root = _diff_roots(a, b, rules)
+    _add_run_attributes(root, *bodies.run_attributes)
     lines = _render_summary(a, b, pairs, differing, root, rules)
     suites = diff_suites(a, b)
     if suites is not None:
@@ -205,7 +234,7 @@ def _compare_pair(
         found = Differences()
         diff_attributes(a, b, bodies.rules, found)
         volatile |= not found
-        if found:
+        if any(not bodies.is_of_run(difference.where) for difference in found):
             aspects.append("attributes")
     return StepPair("~" if aspects else "=", a, b, tuple(aspects), volatile)
 
@@ -262,6 +291,14 @@ def _diff_roots(a: Evidence, b: Evidence, rules: tuple[str, ...]) -> Differences
             if normalise(a_text or "", rules) != normalise(b_text or "", rules):
                 found.add("~", which, a_text or "none", b_text or "none")
     return found
+
+
+def _add_run_attributes(found: Differences, a: dict[str, Any], b: dict[str, Any]) -> None:
+    """Add what all steps differ in, unless the root has it, too."""
+    known = {difference.where for difference in found}
+    for key in sorted(a.keys() & b.keys() - known):
+        if a[key] != b[key]:
+            found.add("~", key, str(a[key]), str(b[key]))
 
 
 # --- rendering ----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from vestige.limits import MIB
+from vestige.query.diff.repeated_changes import RepeatedChanges, input_texts, output_texts
 from vestige.query.diff.span_diff import format_label
 from vestige.query.diff.step_descriptions import describe_difference, describe_step
 from vestige.query.diff.word_diff import diff_words, find_difference
@@ -32,12 +33,15 @@ RowClass = Literal["prompt", "tools", "parameters", "result", "state", "steps", 
 ROWS_MAX: Final = 5_000
 """Rows of one answer. The rest is counted."""
 
-PAIRS_READ_MAX: Final = 50
-BYTES_READ_MAX: Final = 8 * MIB
+PAIRS_READ_MAX: Final = 400
+BYTES_READ_MAX: Final = 32 * MIB
 """Differing pairs whose bodies are read for their class and words, and the bytes of them all."""
 
 WORDS_BYTES_MAX: Final = 64 * 1024
 """Size of a body up to which changed words are shown."""
+
+DEPTH_MAX: Final = 1_000
+"""Ancestors of a step that are visited: a cycle of parents must end."""
 
 TOOLS_MAX: Final = 50
 """Tools whose numbers of calls are compared."""
@@ -79,6 +83,8 @@ class RowBuilder:
         self._depths: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._pairs_left = PAIRS_READ_MAX
         self._bytes_left = BYTES_READ_MAX
+        self._changes = RepeatedChanges(rules)
+        self._containers: set[str] = set()
 
     def build(
         self, pairs: Sequence[StepPair], first_at: int | None
@@ -87,6 +93,10 @@ class RowBuilder:
         rows: list[dict[str, Any]] = []
         first = None
         left_out = 0
+        self._containers = self._find_containers(pairs)
+        with_news: list[StepPair] = []
+        containers: list[tuple[dict[str, Any], StepPair]] = []
+        open_containers: list[tuple[dict[str, Any], StepPair]] = []
         same: list[StepPair] = []
         for at, pair in enumerate(pairs):
             if not pair.differs:
@@ -100,22 +110,60 @@ class RowBuilder:
                 continue
             if at == first_at:
                 first = len(rows)
-            row = self._row(pair)
-            # Only its prompt differs, after a difference: the prompt contains that difference.
-            row["consequence"] = first not in (None, len(rows)) and row["classes"] == ["prompt"]
+            while open_containers and not self._is_inside(pair, open_containers[-1][1]):
+                self._end(*open_containers.pop())
+            is_later = first not in (None, len(rows))
+            row = self._row(pair, is_later=is_later)
             rows.append(row)
+            if self._contains_rows(pair):
+                open_containers.append((row, pair))
+            if row["container"] and is_later:
+                containers.append((row, pair))
+            elif not row["consequence"]:
+                with_news.append(pair)
         if same:
             rows.append(_fold(same))
+        while open_containers:
+            self._end(*open_containers.pop())
+        with_news += [pair for row, pair in containers if not row["container"]]
+        news = self._find_containers(with_news)
+        for row, pair in containers:
+            row["consequence"] = row["container"] and news.isdisjoint(_span_ids(pair))
         return rows, first, left_out
 
-    def _row(self, pair: StepPair) -> dict[str, Any]:
+    def _is_inside(self, pair: StepPair, container: StepPair) -> bool:
+        ids = _span_ids(container)
+        for node, evidence in ((pair.a, self.a), (pair.b, self.b)):
+            above = None if node is None else _parent_id(node)
+            for _ in range(DEPTH_MAX):
+                if above is None or above in ids:
+                    break
+                span = evidence.spans.get(above)
+                above = None if span is None else span.parent_id
+            if above in ids:
+                return True
+        return False
+
+    def _end(self, row: dict[str, Any], pair: StepPair) -> None:
+        """Compare the output of a container after the steps inside, which it may repeat."""
+        _, outputs = self._texts(pair)
+        row["container"] = row["container"] and self._changes.covers(*outputs)
+        self._changes.add(*outputs)
+
+    def _row(self, pair: StepPair, *, is_later: bool) -> dict[str, Any]:
         readable = self._reserve_reading(pair)
         content = self._content(pair) if readable else None
         classes = self._classes(pair, readable)
+        new = self._new_classes(pair, classes) if readable else classes
+        contains = readable and self._contains_rows(pair) and set(new) <= {"result"}
         return {
             "mark": pair.mark,
-            "class": classes[0],
-            "classes": list(classes),
+            "class": (new or classes)[0],
+            "classes": list(new or classes),
+            # All of it repeats an earlier difference, such as the result of a tool in a prompt.
+            "consequence": is_later and not new,
+            # Its output only repeats steps inside, which differ and say more.
+            "container": contains,
             "a": short_id(pair.a),
             "b": short_id(pair.b),
             "a_text": None if pair.a is None else format_label(pair.a),
@@ -131,16 +179,64 @@ class RowBuilder:
             "b_content": None if content is None else content[1],
         }
 
+    def _find_containers(self, pairs: Sequence[StepPair]) -> set[str]:
+        """Return the ids of spans in which another step differs."""
+        found: set[str] = set()
+        for pair in pairs:
+            if not pair.differs:
+                continue
+            for node, evidence in ((pair.a, self.a), (pair.b, self.b)):
+                above = None if node is None else _parent_id(node)
+                while above is not None and above not in found:
+                    found.add(above)
+                    span = evidence.spans.get(above)
+                    above = None if span is None else span.parent_id
+        return found
+
+    def _new_classes(self, pair: StepPair, classes: Sequence[RowClass]) -> Sequence[RowClass]:
+        """Return the classes without those that only repeat earlier differences.
+
+        What a tool was called with, and what it returned, always counts.
+        """
+        a, b = pair.a, pair.b
+        spans = [span for span in (a, b) if isinstance(span, SpanInfo)]
+        if not spans:
+            return classes
+        inputs, outputs = self._texts(pair)
+        is_tool = any(span.type == "tool" for span in spans)
+        new = list(classes)
+        if pair.mark == "~" and not is_tool and "input" in pair.aspects:
+            sent: RowClass = "prompt" if "prompt" in new else "parameters"
+            if sent in new and self._changes.covers(*inputs):
+                new.remove(sent)
+        self._changes.add(*inputs)
+        if not self._contains_rows(pair):
+            self._changes.add(*outputs)
+        return new
+
+    def _contains_rows(self, pair: StepPair) -> bool:
+        return _is_container(pair) and not self._containers.isdisjoint(_span_ids(pair))
+
+    def _texts(self, pair: StepPair) -> tuple[tuple[list[str], list[str]], ...]:
+        """Return the texts of both inputs, and of both outputs."""
+        a, b = _span(pair.a), _span(pair.b)
+        inputs, outputs = (
+            ([] if a is None else read(self.a, a), [] if b is None else read(self.b, b))
+            for read in (input_texts, output_texts)
+        )
+        return inputs, outputs
+
     def _content(self, pair: StepPair) -> tuple[str, str] | None:
         if not isinstance(pair.a, SpanInfo) or not isinstance(pair.b, SpanInfo):
             return None
         return describe_difference(pair.a, pair.b, (self.a, self.b), self.rules)
 
     def _reserve_reading(self, pair: StepPair) -> bool:
-        """Return True if both texts of the pair may be read, and count them."""
-        if not isinstance(pair.a, SpanInfo) or not isinstance(pair.b, SpanInfo):
-            return isinstance(pair.a, LogInfo) and isinstance(pair.b, LogInfo)
-        size = _body_bytes(pair.a) + _body_bytes(pair.b)
+        """Return True if the texts of the pair may be read, and count them."""
+        spans = [node for node in (pair.a, pair.b) if isinstance(node, SpanInfo)]
+        if not spans:
+            return True
+        size = sum(map(_body_bytes, spans))
         if not self._pairs_left or size > self._bytes_left:
             return False
         self._pairs_left -= 1
@@ -245,6 +341,24 @@ def short_id(node: Node | None) -> str | None:
 
 def _at_us(node: Node | None, evidence: Evidence) -> int | None:
     return None if node is None else (time_ns(node) - evidence.run.info.started_ns) // 1000
+
+
+def _span(node: Node | None) -> SpanInfo | None:
+    return node if isinstance(node, SpanInfo) else None
+
+
+def _span_ids(pair: StepPair) -> set[str]:
+    return {node.id for node in (pair.a, pair.b) if isinstance(node, SpanInfo)}
+
+
+def _parent_id(node: Node) -> str | None:
+    return node.span_id if isinstance(node, LogInfo) else node.parent_id
+
+
+def _is_container(pair: StepPair) -> bool:
+    """Return True for two spans that have no content of their own: agents, steps, nodes."""
+    kinds = {node.type for node in (pair.a, pair.b) if isinstance(node, SpanInfo)}
+    return pair.mark == "~" and bool(kinds) and kinds.isdisjoint({"tool", *MODEL_CALLS})
 
 
 def _body_bytes(span: SpanInfo) -> int:

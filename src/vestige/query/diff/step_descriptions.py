@@ -7,8 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from vestige.query import formatting
+from vestige.query.diff.repeated_changes import input_texts
 from vestige.query.diff.word_diff import find_difference
 from vestige.query.evidence import Evidence
+from vestige.query.trajectory.headline import short_arguments
 from vestige.query.views.lines.tool_arguments import describe_arguments
 from vestige.record.run import LogInfo, Node, SpanInfo
 from vestige.record.types import MODEL_CALL_TYPES
@@ -61,14 +63,17 @@ def describe_difference(
 
 
 def _read(evidence: Evidence, span: SpanInfo, which: str) -> str:
-    """Return the text of a body; of a model's response, what it answered."""
+    """Return the text of a body; of a model call, its messages and what it answered."""
     ref = getattr(span, which)
     if ref is None or ref.size_bytes > SIZE_MAX:
         return ""
-    if which == "output" and span.type in MODEL_CALL_TYPES:
-        response = evidence.response(span)
-        if response is not None and response.text:
-            return response.text
+    if span.type in MODEL_CALL_TYPES:
+        if which == "input" and evidence.request(span) is not None:
+            return "\n".join(input_texts(evidence, span))
+        response = evidence.response(span) if which == "output" else None
+        if response is not None and (response.text or response.calls):
+            calls = (f"{call.name}({short_arguments(call.arguments)})" for call in response.calls)
+            return "\n".join(filter(None, [response.text, *calls]))
     return getattr(evidence, which)(span) or ""
 
 
