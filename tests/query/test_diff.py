@@ -659,7 +659,7 @@ def test_a_prompt_with_a_difference_of_its_own_is_no_consequence(home: Home) -> 
 
 
 def test_attributes_of_the_run_on_every_span_differ_once(home: Home) -> None:
-    """A deployment that is named on each span is no difference of each step."""
+    """A deployment that is named on each span does not make each step a difference."""
     with Recorder(home, crash_hooks=False) as recorder:
         for app in ("blue", "green"):
             record_agent(recorder, [SAME, SAME], app=app)

@@ -1,4 +1,4 @@
-"""Texts in which two runs differ already, so that a later prompt that repeats them is no news.
+"""Texts in which two runs differ already, so that later prompts that repeat them can be folded.
 
 A difference goes on: the result of a tool is in every prompt after it. A later pair of texts only
 repeats it if all lines that one side alone has were in an earlier difference, or if the pair is
