@@ -11,7 +11,7 @@ from support.pytest_suites import problems, read_events, read_json
 from vestige.artifacts import SuiteRecorder
 from vestige.artifacts.recover_suite import recover
 from vestige.formats.artifacts.merge import merge_bundles
-from vestige.formats.artifacts.rules import PROFILES
+from vestige.formats.artifacts.validation_rules import PROFILES
 from vestige.formats.artifacts.write import read_cases
 from vestige.home import Home
 from vestige.store.sqlite.sqlite_store import SqliteStore

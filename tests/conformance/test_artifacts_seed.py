@@ -16,8 +16,8 @@ from support.artifact_bundle import DATA, BrokenBundle
 from vestige.formats.artifacts.json_files.json_schemas import published
 from vestige.formats.artifacts.json_files.schema_check import find_faults
 from vestige.formats.artifacts.read import DirectoryTree
-from vestige.formats.artifacts.rules import RULES, Profile
 from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.artifacts.validation_rules import RULES, Profile
 
 Break = Callable[[BrokenBundle], Any]
 CASES: list[tuple[str, str, Break, set[str]]] = []

@@ -29,8 +29,8 @@ from vestige.formats.artifacts.finding_report import Report
 from vestige.formats.artifacts.json_files.json_schemas import bundle_schema
 from vestige.formats.artifacts.json_files.schema_check import find_faults
 from vestige.formats.artifacts.read import DirectoryTree, zip_prefixes
-from vestige.formats.artifacts.rules import PROFILES, Profile
 from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.artifacts.validation_rules import PROFILES, Profile
 from vestige.formats.protocol import ValidationResult
 from vestige.limits import ARTIFACT_FINDINGS_MAX
 

@@ -13,8 +13,8 @@ from support.programs import WAIT_S
 from vestige._runtime import clock
 from vestige.errors import UnreadableError
 from vestige.store.open import open_store
-from vestige.transfer.background_import import import_in_background
 from vestige.transfer.open_any_path import open_as_home, open_path
+from vestige.transfer.view_while_importing import import_in_background
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 TURNS = 60

@@ -13,7 +13,7 @@ from test_ingest import closing, opening
 
 import vestige
 from vestige.home import Home
-from vestige.record.external_seq import external_seq, external_writer
+from vestige.record.otlp_sequence_numbers import external_seq, external_writer
 from vestige.record.types import MODEL_CALL_TYPES, AnyRecord, SpanClose, SpanOpen
 from vestige.recorder import Recorder
 from vestige.store.sqlite.sqlite_store import SqliteStore

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from vestige.formats.artifacts.read import DirectoryTree
-from vestige.formats.artifacts.rules import Profile
 from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.artifacts.validation_rules import Profile
 from vestige.formats.protocol import Problem
 
 DATA = Path(__file__).parent.parent / "data" / "artifacts"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from vestige.formats.artifacts.read import DirectoryTree
-from vestige.formats.artifacts.rules import PROFILES, Profile
 from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.artifacts.validation_rules import PROFILES, Profile
 
 
 def make_project(folder: Path, source: str, ini: str = "") -> Path:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from vestige._runtime.clock import SYSTEM, Clock
 from vestige._runtime.gc_pause import pause_gc
-from vestige.artifacts.environment import redacted, replayed
+from vestige.artifacts.environment_variables import redacted, replayed
 from vestige.artifacts.finalize import failed_cases, finish
 from vestige.artifacts.git import read_git
 from vestige.artifacts.merge_traces import WORKER_PREFIX, Merged, rebuild_trace, worker_files

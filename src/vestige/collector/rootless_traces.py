@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from vestige.formats.otlp.constants import FORMAT, SYNTHETIC, synthetic_root_id
 from vestige.limits import REMOTE_SILENT_S
-from vestige.record.external_seq import PLACEHOLDER, external_seq
+from vestige.record.otlp_sequence_numbers import PLACEHOLDER, external_seq
 from vestige.record.types import VERSION, KnownRecord, SpanClose, SpanOpen
 from vestige.store.protocol import RootlessTrace, Store
 

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from vestige.debug.agent_filesystem import as_filesystem
 from vestige.debug.bundle import AgentInfo, DebugBundle
-from vestige.debug.capture import OUTCOME_OF, Capture
 from vestige.debug.capture_facts import CapturedRun
+from vestige.debug.session_capture import OUTCOME_OF, Capture
 from vestige.debug.spool import LogRotationConfig
 from vestige.emit.span import Span
 from vestige.errors import DebugBundleError, UsageError

@@ -1,7 +1,7 @@
 """SpoolContent: a capture's spool as the content of a bundle.
 
 The journal is read twice: once for an index (debug/spool_index.py), then piece by piece while a
-caller iterates: snapshots in debug/snapshot_rebuild.py, log lines in debug/log_entries.py.
+caller iterates: snapshots in debug/snapshot_rebuild.py, log lines in debug/spool_log_entries.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from vestige.debug.capture_facts import CapturedRun, Ending, Opening
-from vestige.debug.log_entries import last_entry_ns, read_entries
 from vestige.debug.run_records import kept_records
 from vestige.debug.snapshot_rebuild import assemble_snapshots
 from vestige.debug.spool import Spool
 from vestige.debug.spool_index import Index, open_binary, read_index
+from vestige.debug.spool_log_entries import last_entry_ns, read_entries
 from vestige.formats.wink.bundle_content import ContentFile, Extra
 from vestige.formats.wink.log_records import to_iso
 from vestige.formats.wink.manifest import (

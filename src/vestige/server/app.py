@@ -30,6 +30,7 @@ from vestige.server.routes import (
     live,
     login,
     messages,
+    metrics,
     notes,
     openapi,
     openwop,
@@ -42,6 +43,7 @@ from vestige.server.server_state import BusyError, KeyBusyError, Server
 
 MODULES = (
     health,
+    metrics,
     api,
     notes,
     messages,

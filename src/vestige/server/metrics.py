@@ -5,7 +5,7 @@
 
 Names and labels never come from a request, so their number is bounded.
 
-Elsewhere: the route is in server/routes/health.py.
+Elsewhere: the route is in server/routes/metrics.py.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from vestige.limits import COPY_MAX
 from vestige.query.all_queries import Debugger
 from vestige.query.formatting import single_line
 from vestige.settings import find_store
-from vestige.transfer.background_import import import_in_background, is_long_source
 from vestige.transfer.compressed_file import decompress, is_compressed
 from vestige.transfer.import_runs import find_format
 from vestige.transfer.temp_store import (
@@ -41,6 +40,7 @@ from vestige.transfer.temp_store import (
     load_several,
 )
 from vestige.transfer.text_encoding import find_wide_encoding
+from vestige.transfer.view_while_importing import import_in_background, is_long_source
 
 if TYPE_CHECKING:
     from vestige.record.run import RunInfo

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vestige.errors import NotFoundError, UnreadableError
 from vestige.formats import NAMES, artifacts
-from vestige.formats.artifacts.rules import Profile
+from vestige.formats.artifacts.validation_rules import Profile
 from vestige.formats.protocol import Format, Problem, ValidationResult
 from vestige.transfer.import_runs import find_format
 

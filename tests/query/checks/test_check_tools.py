@@ -19,7 +19,7 @@ from support.planted_bugs import (
     use,
 )
 from vestige.home import Home
-from vestige.query.checks.process import infrastructure
+from vestige.query.checks.process import failed_starts
 from vestige.query.checks.tools import failed_tools, tool_calls
 from vestige.query.checks.tools.argument_schema import find_problem
 
@@ -352,7 +352,7 @@ def test_a_verifier_that_could_not_start(
         verifier.end(error)
         raise RuntimeError("task failed")
 
-    (found,) = findings(home, infrastructure.infrastructure_failure)
+    (found,) = findings(home, failed_starts.infrastructure_failure)
 
     assert (found.kind, found.cause) == ("infrastructure/verifier", verifier.id)
 
@@ -363,7 +363,7 @@ def test_a_verifier_with_exit_code_127_in_a_run_with_no_reward(home: Home) -> No
         verifier.end(attributes={"exit_code": 127})
         run.set_attributes(reward=0)
 
-    (found,) = findings(home, infrastructure.infrastructure_failure)
+    (found,) = findings(home, failed_starts.infrastructure_failure)
 
     assert found.cause == verifier.id and "127" in found.message
 
@@ -374,14 +374,14 @@ def test_an_agent_that_fails_by_itself_is_not_excused(home: Home) -> None:
         use(run, name="read_file", error=FileNotFoundError("nope.txt"))
         raise RuntimeError("task failed")
 
-    assert findings(home, infrastructure.infrastructure_failure) == []
+    assert findings(home, failed_starts.infrastructure_failure) == []
 
 
 def test_a_verifier_that_could_not_start_does_not_matter_in_a_run_that_succeeds(home: Home) -> None:
     with recording(home) as run:
         run.child("verify", "step").end(FileNotFoundError("pytest"))
 
-    assert findings(home, infrastructure.infrastructure_failure) == []
+    assert findings(home, failed_starts.infrastructure_failure) == []
 
 
 # --- schemas --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from support.stored_runs import SECOND_NS, T0, run_id_of
 from vestige.record.call_bodies import CALL_BODY
-from vestige.record.external_seq import external_seq, external_writer, log_seq
+from vestige.record.otlp_sequence_numbers import external_seq, external_writer, log_seq
 from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen
 from vestige.store.protocol import RunFilter, Store
 

@@ -21,8 +21,8 @@ STORE: Final = {
     "collect": "vestige.cli.manage.collect:collect",
     "recover": "vestige.cli.manage.recover:recover",
     "prune": "vestige.cli.manage.prune:prune",
-    "pin": "vestige.cli.manage.prune:pin",
-    "unpin": "vestige.cli.manage.prune:unpin",
+    "pin": "vestige.cli.manage.pin:pin",
+    "unpin": "vestige.cli.manage.pin:unpin",
     "schema": "vestige.cli.analyze.sql:schema",
 }
 

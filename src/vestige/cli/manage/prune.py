@@ -1,4 +1,4 @@
-"""`vestige prune`, `pin`, `unpin`: delete old runs, and protect runs from that."""
+"""`vestige prune`: delete old runs."""
 
 from __future__ import annotations
 
@@ -101,39 +101,3 @@ def _prune_bundles(
         f" {formatting.pluralize(pruned.left, 'bundle')} left"
         f" ({formatting.size(pruned.left_bytes)})"
     )
-
-
-@click.command(
-    "pin",
-    cls=Examples,
-    examples="  vestige pin r7        keep this run at any age",
-    exits="0 done, 2 no such run",
-)
-@click.argument("run")
-@home_option
-def pin(run: str, home: Home) -> None:
-    """Protect a run from pruning."""
-    _set_pinned(home, run, True)
-
-
-@click.command(
-    "unpin",
-    cls=Examples,
-    examples="  vestige unpin r7      allow pruning again",
-    exits="0 done, 2 no such run",
-)
-@click.argument("run")
-@home_option
-def unpin(run: str, home: Home) -> None:
-    """Allow pruning of a pinned run again."""
-    _set_pinned(home, run, False)
-
-
-def _set_pinned(home: Home, text: str, pinned: bool) -> None:
-    from vestige.cli.print_answer import opened
-    from vestige.query.ids.resolve import find_run
-
-    with opened(home, readonly=False) as store:
-        run = find_run(store, text)
-        store.pin(run.id, pinned)
-    click.echo(f"{run.short_id} {run.name}: {'pinned' if pinned else 'no longer pinned'}")

@@ -14,7 +14,7 @@ from vestige.cli.options import Examples
 from vestige.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from vestige.formats.artifacts.rules import Profile
+    from vestige.formats.artifacts.validation_rules import Profile
     from vestige.formats.protocol import Problem, ValidationResult
 
 Results = list[tuple[str, "ValidationResult"]]

@@ -140,9 +140,9 @@ def _launch(files: ExitStack, key: str, port: int, page: str) -> str:
 def _served(home: Home, id: str | None) -> Iterator[tuple[Home, str, bool]]:
     """Yield the home to serve, the URL fragment, and whether it has journals to import."""
     from vestige.transfer import is_source, open_path
-    from vestige.transfer.background_import import is_long_source
     from vestige.transfer.open_any_path import open_as_home
     from vestige.transfer.text_encoding import find_wide_encoding
+    from vestige.transfer.view_while_importing import is_long_source
 
     if id is not None and is_source(id):
         if is_long_source(Path(id)):

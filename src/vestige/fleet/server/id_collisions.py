@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from vestige.formats.protocol import derived_uuid, derived_writer
-from vestige.record.external_seq import external_writer, is_external_writer
+from vestige.record.otlp_sequence_numbers import external_writer, is_external_writer
 from vestige.record.types import AnyRecord, SpanOpen, SpanUpdate, Unknown
 from vestige.store.protocol import Store
 

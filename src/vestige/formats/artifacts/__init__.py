@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zipfile import ZipFile
 
-    from vestige.formats.artifacts.rules import Profile
+    from vestige.formats.artifacts.validation_rules import Profile
     from vestige.formats.protocol import Problem, RunToWrite, Source, ValidationResult
     from vestige.record.types import KnownRecord
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from vestige.limits import ARTIFACT_FINDINGS_MAX
 
 if TYPE_CHECKING:
-    from vestige.formats.artifacts.rules import Profile, Rule
+    from vestige.formats.artifacts.validation_rules import Profile, Rule
     from vestige.formats.protocol import Problem
 
 
@@ -25,7 +25,7 @@ class Report:
         """A rule that does not belong to the profile is passed over."""
         # Most bundles are valid, and are validated at the end of a test session: nothing is loaded
         # for them.
-        from vestige.formats.artifacts.rules import RULES, applies
+        from vestige.formats.artifacts.validation_rules import RULES, applies
         from vestige.formats.protocol import Problem
 
         known = RULES[rule]
@@ -46,7 +46,7 @@ class Report:
         """Return all findings, in the order of the files."""
         if not self._counts:
             return []
-        from vestige.formats.artifacts.rules import RULES
+        from vestige.formats.artifacts.validation_rules import RULES
         from vestige.formats.protocol import Problem
 
         for (rule, file), count in self._counts.items():

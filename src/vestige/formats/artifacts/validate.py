@@ -26,7 +26,7 @@ from vestige.formats.artifacts.typed_file_checks import check_typed, check_untyp
 from vestige.limits import ARTIFACT_JSON_MAX, MIB
 
 if TYPE_CHECKING:
-    from vestige.formats.artifacts.rules import Profile
+    from vestige.formats.artifacts.validation_rules import Profile
     from vestige.formats.protocol import Problem
 
 

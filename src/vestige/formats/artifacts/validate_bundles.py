@@ -19,8 +19,8 @@ from vestige.formats.artifacts.read import (
     open_zip,
     zip_prefixes,
 )
-from vestige.formats.artifacts.rules import Profile
 from vestige.formats.artifacts.validate import check_bundle
+from vestige.formats.artifacts.validation_rules import Profile
 from vestige.formats.protocol import ValidationResult
 
 

@@ -1,7 +1,7 @@
 """Conversations of OpenHands: folders of events, and trajectories of its version 0.
 
 Reading:   detect.py, read.py
-Mapping:   to_records.py (version 1), legacy_events.py (version 0)
+Mapping:   to_records.py (version 1), version_0_events.py (version 0)
 """
 
 from __future__ import annotations

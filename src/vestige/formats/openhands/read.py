@@ -16,8 +16,8 @@ from vestige.formats.openhands.detect import (
     is_session,
     iter_events,
 )
-from vestige.formats.openhands.legacy_events import LegacyReader
 from vestige.formats.openhands.to_records import ConversationReader
+from vestige.formats.openhands.version_0_events import LegacyReader
 from vestige.formats.protocol import Source
 from vestige.formats.session_builder import SessionBuilder
 from vestige.formats.session_files import is_silent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from vestige.formats.protocol import derived_span_id, derived_uuid, derived_writer, is_uuid4
-from vestige.record.external_seq import RANK_MAX, external_writer
+from vestige.record.otlp_sequence_numbers import RANK_MAX, external_writer
 
 FORMAT: Final = "otlp"
 

@@ -26,7 +26,7 @@ from vestige.record.coercion import (
     clean_text,
     truncate,
 )
-from vestige.record.external_seq import log_seq
+from vestige.record.otlp_sequence_numbers import log_seq
 from vestige.record.types import VERSION, Log
 
 _EXCEPTION = {

@@ -36,7 +36,7 @@ from vestige.formats.otlp.span_types import (
     rename_attributes,
 )
 from vestige.record.coercion import clean_attributes, clean_message, clean_name
-from vestige.record.external_seq import PLACEHOLDER, external_seq, log_seq
+from vestige.record.otlp_sequence_numbers import PLACEHOLDER, external_seq, log_seq
 from vestige.record.types import VERSION, Attributes, KnownRecord, Link, Log, SpanClose, SpanOpen
 
 _EXCEPTION: Final = "exception"

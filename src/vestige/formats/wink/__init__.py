@@ -10,7 +10,7 @@ formats/wink/other_layouts.py          other files that are read as a bundle
 formats/wink/call_events.py            model and tool calls in a bundle
 formats/wink/sort_by_time.py             lines in the order of time
 formats/wink/archive/write_limits.py    limits of what is read
-formats/wink/archive/salvage.py        the intact part of a damaged bundle
+formats/wink/archive/undamaged_content.py        the intact part of a damaged bundle
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ MODULES: dict[str, tuple[tuple[str, str], ...]] = {
         ("django.core.handlers.wsgi", "services.incoming_requests.install_django"),
         ("django.core.handlers.asgi", "services.incoming_requests.install_django_async"),
     ),
-    "celery": (("celery.signals", "services.tasks.install_celery"),),
-    "rq": (("rq.job", "services.tasks.install_rq"),),
-    "dramatiq": (("dramatiq.actor", "services.tasks.install_dramatiq"),),
+    "celery": (("celery.signals", "services.task_queues.install_celery"),),
+    "rq": (("rq.job", "services.task_queues.install_rq"),),
+    "dramatiq": (("dramatiq.actor", "services.task_queues.install_dramatiq"),),
     "jupyter": (("IPython.core.interactiveshell", "services.notebooks.install"),),
 }
 """Each integration's modules, and the function that hooks each after its import."""

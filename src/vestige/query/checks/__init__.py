@@ -28,7 +28,7 @@ from vestige.query.failures.suite_cases import split_by_case
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
-    "vestige.query.checks.process.failed_tests",
+    "vestige.query.checks.process.failed_suite_tests",
     "vestige.query.checks.process.crash",
     "vestige.query.checks.model.failed_calls",
     "vestige.query.checks.process.reported_errors",
@@ -41,7 +41,7 @@ FAMILIES = (
     "vestige.query.checks.tools.tool_calls",
     "vestige.query.checks.answers.instructions",
     "vestige.query.checks.tools.ignored_errors",
-    "vestige.query.checks.process.infrastructure",
+    "vestige.query.checks.process.failed_starts",
     "vestige.query.checks.model.history",
     "vestige.query.checks.model.history_continuity",
     "vestige.query.checks.model.output",

@@ -13,7 +13,7 @@ from vestige.record.run import SpanInfo
 
 def was_sent(span: SpanInfo) -> bool:
     """Return whether the bodies of a span were recorded, not rebuilt from an import."""
-    # A span of an external exporter has an order of its own (record/external_seq.py).
+    # A span of an external exporter has an order of its own (record/otlp_sequence_numbers.py).
     is_external = span.writer[2:] == span.id
     return not is_external and "message_index" not in span.attributes
 

@@ -37,7 +37,7 @@ RELATED_SPANS_MAX = 5_000
 """Other runs that a check reads, and spans of each."""
 
 CASE = "failed-case"
-"""The check that reports failed test cases (query/checks/process/failed_tests.py)."""
+"""The check that reports failed test cases (query/checks/process/failed_suite_tests.py)."""
 
 SaveResults = Callable[[RunInfo, Sequence[CheckResult]], None]
 """Store the check results of a finished run, if possible."""

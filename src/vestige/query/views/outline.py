@@ -35,7 +35,7 @@ from vestige.query.views.lines.common_attributes import (
 from vestige.query.views.show import run_data
 from vestige.query.views.timeline import NOT_SHOWN, format_attributes
 from vestige.query.views.tree_summary import render_tree
-from vestige.record.external_seq import order_group
+from vestige.record.otlp_sequence_numbers import order_group
 from vestige.record.run import RunInfo, put_in_order
 from vestige.store.interface.stats import to_count
 from vestige.store.protocol import Losses, OutlineLink, OutlineLog, OutlineRows, OutlineSpan, Store

@@ -71,7 +71,10 @@ class FirstStage:
     def __init__(self, markers: tuple[Marker, ...], cache_folder: Path | None) -> None:
         import hyperscan
 
-        from vestige.record.redaction.scanner_cache import get_database, get_literal_database
+        from vestige.record.redaction.hyperscan_database_cache import (
+            get_database,
+            get_literal_database,
+        )
 
         by_literal = literals(markers)
         unhinted = [marker.expression for marker in markers if not marker.literal]
@@ -116,13 +119,13 @@ class FirstStage:
 
 def compile_expressions(markers: tuple[Marker, ...], cache_folder: Path | None) -> Scan:
     """Compile all expressions into one database. It takes 0.1 s without the GIL."""
-    from vestige.record.redaction.scanner_cache import get_database
+    from vestige.record.redaction.hyperscan_database_cache import get_database
 
     return _database_scan(get_database(_expressions(markers), cache_folder))
 
 
 def _cached_expressions(markers: tuple[Marker, ...], cache_folder: Path | None) -> Scan | None:
-    from vestige.record.redaction.scanner_cache import find_database
+    from vestige.record.redaction.hyperscan_database_cache import find_database
 
     database = find_database(_expressions(markers), cache_folder)
     return None if database is None else _database_scan(database)
@@ -133,7 +136,7 @@ def _expressions(markers: Iterable[Marker]) -> list[bytes]:
 
 
 def _literal_scan(markers: tuple[Marker, ...]) -> Scan:
-    from vestige.record.redaction.scanner_cache import get_literal_database
+    from vestige.record.redaction.hyperscan_database_cache import get_literal_database
 
     # Not cached: these are registered secrets.
     return _database_scan(get_literal_database(list(literals(markers)), None))
@@ -206,7 +209,7 @@ def _build_literal_search(literals: Sequence[str]) -> Callable[[str], list[int]]
     try:
         import hyperscan
 
-        from vestige.record.redaction.scanner_cache import get_literal_database
+        from vestige.record.redaction.hyperscan_database_cache import get_literal_database
 
         database = get_literal_database([(each.encode(), False) for each in literals], None)
         pool: list[Any] = [hyperscan.Scratch(database)]

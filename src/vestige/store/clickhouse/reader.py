@@ -9,9 +9,9 @@ import msgspec
 
 from vestige.errors import NotFoundError
 from vestige.limits import LIVE_BATCH
-from vestige.record.external_seq import is_external_writer
 from vestige.record.finding import Finding
 from vestige.record.note import Note
+from vestige.record.otlp_sequence_numbers import is_external_writer
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.store.clickhouse.connection import StoreConnection
 from vestige.store.clickhouse.ingest.staging import open_memory

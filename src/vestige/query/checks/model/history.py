@@ -3,7 +3,7 @@
 A transform (a provider adapter, a trimmer, a middleware) changes the prompt of a step before it is
 sent. The body of the step or prompt span is BEFORE, the body of its model call is AFTER.
 
-Elsewhere: query/checks/model/history_mutation.py compares the two.
+Elsewhere: query/checks/model/intended_prompt.py compares the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import islice
 
 from vestige.providers.chat_types import Request
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.model.history_mutation import Change, find_changes
+from vestige.query.checks.model.intended_prompt import Change, find_changes
 from vestige.query.checks.model.refusals import classify_refusal
 from vestige.query.checks.sent_requests import sent_calls
 from vestige.query.evidence import Evidence

@@ -31,7 +31,7 @@ from vestige.providers.prompt_cache import (
     explain_change,
 )
 from vestige.query.checks import check, make_finding
-from vestige.query.checks.model.history_mutation import common_ends
+from vestige.query.checks.model.intended_prompt import common_ends
 from vestige.query.checks.sent_requests import sent_calls
 from vestige.query.evidence import Evidence
 from vestige.query.formatting import pluralize, single_line

@@ -16,7 +16,7 @@ from typing import Any
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.answer_effects import FAILED, Action, action_of, agent_actions, get_error
-from vestige.query.checks.process.infrastructure import could_not_start
+from vestige.query.checks.process.failed_starts import could_not_start
 from vestige.query.checks.requested_calls import get_tool_name, parse_json
 from vestige.query.checks.tools.soft_errors import find_soft_error
 from vestige.query.error_text import find_innermost

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from vestige.record.call_bodies import CALL_BODY
 from vestige.record.crash_stamp_seq import STAMP_SEQ_END, STAMP_SEQ_MIN
-from vestige.record.external_seq import is_external_writer
+from vestige.record.otlp_sequence_numbers import is_external_writer
 from vestige.record.types import MODEL_CALL_TYPES, AnyRecord, SpanOpen, Unknown
 from vestige.store.clickhouse.ingest.staging import IDS_PER_QUERY, PREVIEW_CHARACTERS, Staging
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from vestige.record.external_seq import order_group
+from vestige.record.otlp_sequence_numbers import order_group
 from vestige.record.run import PARTIAL, BodyRef, LogInfo
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.clickhouse.client import Client

@@ -21,7 +21,7 @@ import msgspec
 from vestige.errors import ForeignRunError, UsageError
 from vestige.limits import MIB, SUM_MAX
 from vestige.record.codec import render_line
-from vestige.record.external_seq import is_external_writer
+from vestige.record.otlp_sequence_numbers import is_external_writer
 from vestige.record.run import OUTCOME, UNKNOWN
 from vestige.record.tenant import DEFAULT_TENANT, is_tenant
 from vestige.record.types import (

@@ -2,7 +2,7 @@
 
     record = merger.deduplicate(record, run, writer)      # None: it is already stored
 
-Records are recognized by their span (record/external_seq.py). If a span is stored with its close,
+Records are recognized by their span (record/otlp_sequence_numbers.py). If a span is stored with its close,
 all of its records are stored. If it is stored without, a process died between two batches, and
 its records are looked up. So no set of seen records is needed.
 
@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from vestige.record.external_seq import is_external_writer, is_log_seq, is_placeholder_seq
+from vestige.record.otlp_sequence_numbers import is_external_writer, is_log_seq, is_placeholder_seq
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
 from vestige.store.protocol import RootlessTrace
 from vestige.store.sqlite.ingest.rows import SELECT_SPAN, RunRow, SpanRow, WriterRow, load_span

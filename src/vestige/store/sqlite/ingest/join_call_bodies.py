@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from vestige.record.call_bodies import CALL_BODY, INPUT, OUTPUT, Call, find_call
-from vestige.record.external_seq import is_log_seq
+from vestige.record.otlp_sequence_numbers import is_log_seq
 from vestige.record.types import MODEL_CALL_TYPES
 from vestige.store.interface.stats import to_count
 from vestige.store.sqlite.ingest.rows import IS_MODEL_CALL, SpanRow, render_json

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from vestige.record.external_seq import order_group
+from vestige.record.otlp_sequence_numbers import order_group
 from vestige.record.run import PARTIAL, put_in_order
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.interface.spans import Ancestor, SpanFacts

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vestige.limits import SUM_MAX
-from vestige.record.external_seq import order_group
+from vestige.record.otlp_sequence_numbers import order_group
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, RunInfo, SpanInfo, in_order
 from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import OWN_COMPONENT
