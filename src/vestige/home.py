@@ -15,7 +15,7 @@
   keys.json                 hashed API keys of the server (fleet/api_keys.py)
   keys.lock                 held while keys.json is changed
   proxies/                  <id>/: certificates and variables of the proxy of a `vestige run`
-  scanners/                 compiled secret scanners, a cache (record/redaction/hyperscan_database_cache.py)
+  scanners/                 compiled scanners (record/redaction/hyperscan_database_cache.py)
   viewer.key                the access key of the viewer on this machine; mode 0600
   hash.key                  the key of the hashes that replace secrets in exports
   shipped.json              how far `vestige ship` has sent each journal

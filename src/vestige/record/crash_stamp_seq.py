@@ -2,7 +2,7 @@
 
 The writer may still be alive, and its next records must not be mistaken for those of the stamp.
 So stamps have their own range, which no writer reaches. It is below the seqs of external log
-records (external_seq.py), and exact in a double, because browsers read it as one.
+records (otlp_sequence_numbers.py), and exact in a double, because browsers read it as one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """/metrics, for Prometheus: counters of this server, and gauges of its store.
 
-It needs a key of the default tenant, or the local token: its numbers cover all tenants, and a tenant
-must not see how much the others record or read.
+It needs a key of the default tenant, or the local token: its numbers cover all tenants, and a
+tenant must not see how much the others record or read.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     record = merger.deduplicate(record, run, writer)      # None: it is already stored
 
-Records are recognized by their span (record/otlp_sequence_numbers.py). If a span is stored with its close,
-all of its records are stored. If it is stored without, a process died between two batches, and
-its records are looked up. So no set of seen records is needed.
+Records are recognized by their span (record/otlp_sequence_numbers.py). If a span is stored with
+its close, all of its records are stored. If it is stored without, a process died between two
+batches, and its records are looked up. So no set of seen records is needed.
 
 The root span of a run is known only when all spans have arrived, so it is corrected as they
 arrive. Until then a placeholder may be the root, which is widened to contain its spans. The root
