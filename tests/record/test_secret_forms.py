@@ -15,7 +15,7 @@ from support.credential_files import FILES
 from support.secret_corpus import SHAPES, TEXTS, Maker, fill, make
 from support.secret_forms import FORMS
 from vestige.record.redaction.masking import mask
-from vestige.record.redaction.output_redaction import redact_values
+from vestige.record.redaction.output_redaction import redact_text, redact_values
 from vestige.record.redaction.redactor import Redactor
 
 REDACTOR = Redactor()
@@ -264,3 +264,14 @@ def test_a_wallet_s_words_and_codes_are_masked() -> None:
 
     for text in (f'MNEMONIC="{words}"', f"seed phrase: {words}", f'{{"mnemonic": "{words}"}}'):
         assert words not in REDACTOR.text(text)
+
+
+def test_a_picture_in_base64_is_not_a_key_by_chance() -> None:
+    """A key at the beginning of a short text is one; inside of data it is what bytes look like."""
+    key = "AQE" + "k7Zq" * 30
+    data = base64.b64encode(bytes(range(256)) * 20).decode()
+    picture = f"data:image/png;base64,{data}/{key}{data}"
+
+    assert redact_text(picture) == picture
+    assert key not in redact_text(f"key: {key}")
+    assert key not in redact_text(f'{{"url": "{picture}", "note": "{key}"}}').split('"note"')[1]

@@ -75,5 +75,8 @@ export function useAnswer<T>(verb: Verb, params: Params | null, version = ""): A
 
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
+  // What a browser cannot decode is not a lost connection.
+  if (error instanceof DOMException && error.name !== "AbortError")
+    return new ApiError(0, "unreadable", `The answer cannot be read (${error.name})`);
   return new ApiError(0, "unreachable", "Lost connection to Vestige. Is it still running?");
 }

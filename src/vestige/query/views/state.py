@@ -10,8 +10,9 @@ Elsewhere: the comparison of two snapshots in query/views/state_diff.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -140,6 +141,19 @@ class StateAnswer(CommandAnswer):
             "next": None if self.next is None else self.states[-1].index,
         }
 
+    @cached_property
+    def _common_tags(self) -> frozenset[str]:
+        """The tags that all snapshots of the run have with the same value."""
+        spans = [span for span in self.run.spans if span.type in STATES]
+        if len(spans) < 2:
+            return frozenset()
+        first, *others = (span.attributes for span in spans)
+        return frozenset(
+            key
+            for key, value in first.items()
+            if key.startswith("tag.") and all(each.get(key) == value for each in others)
+        )
+
     def _state_data(self, state: State) -> dict[str, Any]:
         span, payload = state.span, state.payload
         body = span.input if _body_side(span) == "input" else span.output
@@ -150,7 +164,7 @@ class StateAnswer(CommandAnswer):
             "at_us": (span.started_ns - self.run.info.started_ns) // 1000,
             "created_at": payload.created_at or formatting.timestamp(span.started_ns),
             "session_id": payload.session_id,
-            "reason": _reason(span),
+            "reason": _reason(span, self._common_tags),
             "status": span.status or "open",
             "errors": list(payload.errors),
             "size_bytes": None if body is None else body.size_bytes,
@@ -181,13 +195,14 @@ class StateAnswer(CommandAnswer):
         return data
 
 
-def _reason(span: SpanInfo) -> str | None:
-    """Return why a snapshot was taken: its reason or trigger, else its tags."""
+def _reason(span: SpanInfo, common: Collection[str]) -> str | None:
+    """Return why a snapshot was taken: its reason or trigger, else the tags that not all have."""
     facts = span.attributes
     for key in ("reason", "tag.reason", "trigger", "tag.trigger", "tag.phase"):
         if facts.get(key):
             return str(facts[key])
-    tags = [f"{key[4:]}={value}" for key, value in facts.items() if key.startswith("tag.")]
+    tagged = {key for key in facts if key.startswith("tag.")} - set(common)
+    tags = [f"{key[4:]}={value}" for key, value in facts.items() if key in tagged]
     return ", ".join(sorted(tags)) or None
 
 

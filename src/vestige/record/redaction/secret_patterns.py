@@ -500,8 +500,20 @@ def find_shaped(text: str) -> Iterator[Hit]:
     hinted = _find_hinted(text)
     # For a rule without hints, the marker is the faster search.
     unhinted = [rule for rule in _UNHINTED if _compiled(rule.marker or "").search(text)]
-    for rule in dict.fromkeys((*hinted, *unhinted)):
-        yield from rule.find(text)
+    hits = [hit for rule in dict.fromkeys((*hinted, *unhinted)) for hit in rule.find(text)]
+    if not hits or len(text) < DATA_MIN:
+        yield from hits
+        return
+    # A picture in base64 has the shape of a key by chance. What it encodes is searched decoded.
+    data = [run.span() for run in _DATA.finditer(text) if "+" in run[0] and "/" in run[0]]
+    for hit in hits:
+        if not any(begin < hit.low < end for begin, end in data):
+            yield hit
+
+
+DATA_MIN: Final = 2_048
+"""Characters of base64 without a break that are data, and not a key."""
+_DATA: Final = re.compile(rf"[A-Za-z0-9+/]{{{DATA_MIN},}}")
 
 
 def _find_hinted(text: str) -> list[Rule]:
