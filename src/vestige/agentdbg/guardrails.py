@@ -36,7 +36,7 @@ class Guardrails(msgspec.Struct, frozen=True):
     def broken(
         self, counts: Counts, events: int, elapsed_s: float
     ) -> AgentDbgGuardrailExceeded | None:
-        """The first limit that is passed."""
+        """Return the first limit that is exceeded."""
         for name, limit, actual in (
             ("max_llm_calls", self.max_llm_calls, counts.llm_calls),
             ("max_tool_calls", self.max_tool_calls, counts.tool_calls),

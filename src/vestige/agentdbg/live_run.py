@@ -93,7 +93,7 @@ class LiveRun:
     # --- limits of a part ------------------------------------------------------------------------
 
     def add_limits(self, limits: Guardrails) -> None:
-        """Limits of a traced part of the run: they hold beside the others while it lasts."""
+        """Add the limits of a traced part of the run, which hold until it ends."""
         with self._lock:
             self._limits = (*self._limits, limits)
 
@@ -112,7 +112,10 @@ class LiveRun:
         unredacted: KnownRecord,
         source: run_sinks.RecordSource,
     ) -> None:
-        """See `RunSink`. Raises a guardrail where one is passed, and nothing else."""
+        """Write a record as events; see `RunSink`.
+
+        Raise a guardrail if a limit is exceeded, and nothing else.
+        """
         if unredacted is not record and not self._key_rules:
             record = self._redactor().without_key_rules().record(unredacted)
         record = _with_body(record, source)
@@ -261,7 +264,7 @@ def _with_body(record: R, source: run_sinks.RecordSource) -> R:
 
 
 def _counts_on_disk(path: str, known: Any) -> Any:
-    """Events of all processes that wrote to this run."""
+    """Count the events of all processes that wrote to this run."""
     counts = no_counts()
     try:
         with open(os.path.join(path, EVENTS_FILE), "rb") as file:
@@ -283,7 +286,7 @@ _type_of = msgspec.json.Decoder(_Typed).decode
 
 
 def _normal(value: Any) -> str | bytes:
-    """Arguments for comparison: the order of keys does not matter."""
+    """Normalize arguments for comparison: the order of keys does not matter."""
     try:
         if isinstance(value, msgspec.Raw):
             value = _decode(value)

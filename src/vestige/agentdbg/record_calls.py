@@ -99,7 +99,7 @@ def record_tool_call(
 
 
 def record_state(state: Any = None, meta: dict[str, Any] | None = None, diff: Any = None) -> None:
-    """The agent's state now, and perhaps how it differs from before."""
+    """Record the state of the agent, and optionally its difference to the previous one."""
     try:
         parent = run_lifecycle.parent_span()
         if parent is None:
@@ -192,7 +192,7 @@ def _to_int(value: Any) -> Any:
 
 
 def _fields(usage: Any) -> dict[str, Any]:
-    """The counts of an object, as SDKs return them."""
+    """Return the counts of an object, as SDKs return them."""
     found = {name: getattr(usage, name, None) for pair in _USAGE for name in pair}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -58,13 +58,13 @@ def _serves(known: Recorder, home: str | None) -> bool:
 
 
 def active() -> LiveRun | None:
-    """The run that this code is part of."""
+    """Return the run that this code is part of."""
     span = context.SPAN.get()
     return None if span is None else LIVE.get(span.run_id)
 
 
 def parent_span() -> Span | None:
-    """The span that something recorded here belongs to."""
+    """Return the span in which a record of this code belongs."""
     span = context.SPAN.get()
     if span is not None:
         return span
@@ -79,7 +79,7 @@ def parent_span() -> Span | None:
 
 
 def open_run(name: str, settings: Settings, limits: Guardrails) -> Span:
-    """A new run: its root span, and its directory while it lasts. Falsy where recording is off."""
+    """Open a run: its root span and its directory. Falsy if recording is off."""
     source = recorder()
     if source._closed:
         return source.run(name)
@@ -96,7 +96,10 @@ def open_run(name: str, settings: Settings, limits: Guardrails) -> Span:
 
 
 def end_run(root: Span, error: BaseException | None = None) -> None:
-    """The run is over, or was left by `error`. A passed limit fails it even if it was caught."""
+    """End a run, with the `error` that left it, if any.
+
+    An exceeded limit fails it even if the exception was caught.
+    """
     live = LIVE.get(root.run_id)
     if live is not None and live.root is not root:
         live = None
@@ -128,7 +131,8 @@ def default_name(function: Callable[..., Any] | None) -> str:
 
 
 def run_name(explicit: Any, function: Callable[..., Any] | None) -> str:
-    """The environment's name, else the program's, else one made of where and when."""
+    """Return the name from the environment, else from the program, else one from the place and
+    time."""
     return settings_module.run_name() or (str(explicit) if explicit else default_name(function))
 
 

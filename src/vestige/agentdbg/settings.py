@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read_settings() -> Settings:
-    """The settings in force now. Never raises."""
+    """Return the current settings. Never raises."""
     files = [_read_config(path) for path in (CONFIG, os.path.join(os.path.expanduser("~"), CONFIG))]
     source = _Source(files)
     return Settings(
@@ -62,7 +62,7 @@ def read_settings() -> Settings:
 
 
 def run_name() -> str | None:
-    """The name that the environment gives to every run."""
+    """Return the name that the environment gives to every run."""
     return os.environ.get("AGENTDBG_RUN_NAME", "").strip() or None
 
 
@@ -89,7 +89,7 @@ class _Source:
         self._files = list(files)
 
     def read(self, name: str, parse: Callable[[Any], T], default: T, within: str = "") -> T:
-        """The first place that has a value that makes sense."""
+        """Return the first valid value, in the order of precedence."""
         for where, value in self._places(name, within):
             try:
                 return parse(value)

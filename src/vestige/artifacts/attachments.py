@@ -87,8 +87,10 @@ class Attachments:
         return self._store(place, name, iter((content,)))
 
     def _masked(self, content: bytes | None, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """`whole`: all that the chunks hold. One scan says whether they need be taken apart at
-        all."""
+        """Yield the chunks with secrets redacted.
+
+        `content` is all of them, if it is known: then one scan may show that there are none.
+        """
         if content is not None and len(content) < _CHUNK and not self._suspicious(content):
             return iter((content,))
         decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
@@ -131,7 +133,7 @@ class Attachments:
         raise AssertionError("numbers do not end")
 
     def _rename(self, partial: str, name: str) -> str:
-        """Rename to the requested name, or the next free one: nothing is overwritten."""
+        """Rename to the requested name, or to the next free one. Nothing is overwritten."""
         number = self._numbers.get(name, 0)
         for candidate in _numbered(name, number):
             self._numbers[name] = number = number + 1
@@ -185,7 +187,7 @@ def _safe_name(name: str) -> str:
 
 
 def _numbered(path: str, number: int = 0) -> Iterator[str]:
-    """The path, then with 2, 3 and so on; `number`: from the one behind this on."""
+    """Yield the path, then the path with the numbers 2, 3 and so on."""
     stem, suffix = os.path.splitext(path)
     while True:
         number += 1

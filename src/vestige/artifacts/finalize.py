@@ -68,8 +68,8 @@ def finish(
 
 
 def failed_cases(cases: Sequence[CaseResult]) -> list[str]:
-    """Names of the cases whose last attempt failed, or never ended, in the order in which they
-    ran."""
+    """Return the names of the cases whose last attempt failed or never ended, in the order of their
+    start."""
     last = {case.name: case.outcome for case in cases}
     return [name for name, outcome in last.items() if outcome in ("fail", "unknown")]
 

@@ -51,13 +51,13 @@ def _parse(text: str) -> Git:
 
 
 def _top(folder: Path) -> Path | None:
-    """The top of the work tree that holds a folder."""
+    """Return the root of the work tree that contains a folder."""
     folder = folder.resolve()
     return next((top for top in (folder, *folder.parents) if (top / ".git").exists()), None)
 
 
 def differences(then: Git, now: Git) -> list[str]:
-    """Differences that a replay should mention. Unknown facts are not compared."""
+    """Return the differences that a replay should mention. Unknown facts are not compared."""
     if NO_GIT.commit in (then.commit, now.commit):
         return []
     found = []

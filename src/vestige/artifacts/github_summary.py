@@ -24,7 +24,7 @@ _MESSAGE_SHOWN = 300
 
 
 def render_step_summary(folder: Path, cases: Sequence[CaseResult] | None = None) -> str:
-    """Markdown: counts, then the failing cases with their first message."""
+    """Return Markdown: counts, then the failed cases with their first message."""
     cases_read, counts = read_cases(folder)
     last = {case.name: case for case in (cases_read if cases is None else cases)}
     failing = [case for case in last.values() if case.outcome in ("fail", "unknown")]
@@ -64,7 +64,7 @@ def write_step_summary(
 
 
 def _plain(text: str) -> str:
-    """Text that means nothing to Markdown or HTML, on one line."""
+    """Escape Markdown and HTML, and put the text on one line."""
     text = truncate(single_line(text), _MESSAGE_SHOWN)
     for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(char, escaped)

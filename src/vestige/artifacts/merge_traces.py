@@ -73,7 +73,7 @@ class Merged(msgspec.Struct):
 
 
 def worker_files(folder: Path) -> list[Path]:
-    """The traces of workers that were not taken in yet."""
+    """Return the traces of workers that are not merged yet."""
     return sorted((folder / "trace").glob(f"{WORKER_PREFIX}*.jsonl"))
 
 
@@ -188,7 +188,7 @@ def _by_time(event: TraceEvent) -> str:
 
 
 def _read(path: Path) -> Iterator[TraceEvent]:
-    """The events of a file; a line that a death tore is passed over."""
+    """Return the events of a file, without a line that a crash left incomplete."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # closed below
     except FileNotFoundError:

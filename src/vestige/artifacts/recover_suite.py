@@ -38,7 +38,7 @@ class Recovered(msgspec.Struct, frozen=True):
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Does a folder hold a suite without its `bundle.json`? Cheap, and never raises."""
+    """Return whether a folder holds a suite without its `bundle.json`. Cheap; never raises."""
     try:
         if (folder / constants.BUNDLE).exists():
             return False
@@ -54,7 +54,8 @@ def _is_named(folder: Path) -> bool:
 
 
 def find_unfinished(path: Path) -> Iterator[Path]:
-    """The unfinished bundle at a path, or those in a tree: `<suite>/<timestamp>`, and no others.
+    """Return the unfinished bundle at a path, or those in a tree: `<suite>/<timestamp>`, and no
+    others.
 
     A folder without a timestamp as its name is only changed if the caller names it.
     """
@@ -102,7 +103,7 @@ def _recover(folder: Path) -> Recovered:
 
 
 def _time_of(name: str) -> str:
-    """The time that a folder is named after."""
+    """Return the time after which a folder is named."""
     try:
         return datetime.strptime(name, "%Y%m%d_%H%M%S").strftime("%Y-%m-%dT%H:%M:%SZ")
     except ValueError:

@@ -53,7 +53,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def where_of(worker: str) -> str:
-    """The suffix of a case name that is unique per worker; it does not select the case."""
+    """Return the suffix of a case name that is unique per worker; it does not select the case."""
     return f" @{worker}"
 
 
@@ -118,7 +118,7 @@ def read_repro(bundle: Path) -> Recorded:
 
 
 def read_environment(bundle: Path) -> dict[str, str]:
-    """The variables of `repro.env`."""
+    """Return the variables of `repro.env`."""
     found: dict[str, str] = {}
     try:
         text = (bundle / "repro.env").read_bytes().decode(errors="replace")
@@ -136,7 +136,7 @@ def read_environment(bundle: Path) -> dict[str, str]:
 
 
 def find_case(cases: Sequence[str], case_name: str) -> str:
-    """A case by its name, or by a part of it that only one has."""
+    """Find a case by its name, or by a part that only its name has."""
     if case_name in cases:
         return case_name
     near = [case for case in dict.fromkeys(cases) if case_name in case]

@@ -103,12 +103,12 @@ class Case:
 
     @property
     def failures(self) -> list[str]:
-        """Messages of the failed checks."""
+        """Return the messages of the failed checks."""
         return self._failures or []
 
     @property
     def attachments(self) -> list[str]:
-        """Paths in the bundle."""
+        """Return the paths of the attachments in the bundle."""
         return self._attachments or []
 
     @attachments.setter
@@ -118,19 +118,19 @@ class Case:
     # --- events -----------------------------------------------------------------------------
 
     def check(self, condition: object, message: object = "") -> bool:
-        """Assert, and go on: whether it held."""
+        """Record an assertion, and return whether it holds."""
         is_true = bool(condition)
         (self.passed if is_true else self.failed)(message)
         return is_true
 
     def passed(self, message: object = "", *, at_ns: int | None = None) -> None:
-        """Something held. `at_ns`: when, if not now, in monotonic time."""
+        """Record a passed assertion. `at_ns` is its monotonic time; default: now."""
         self._passed += 1
         self._suite.trace.passed += 1
         self._assert(b'"assert_pass"', self._clean(message) if message else "", at_ns)
 
     def failed(self, message: object = "") -> None:
-        """Something did not hold."""
+        """Record a failed assertion."""
         self._failed += 1
         self._suite.trace.failed += 1
         text = self._clean(message)
@@ -139,13 +139,13 @@ class Case:
         self._assert(b'"assert_fail"', text)
 
     def skipped(self, reason: object = "") -> None:
-        """Something could not be asked."""
+        """Record that a part of the case was skipped."""
         self._skipped += 1
         self._suite.trace.skipped += 1
         self._assert(b'"assert_skip"', self._clean(reason))
 
     def note(self, message: object, kind: str = "log") -> None:
-        """A line about the case, of a kind that readers need not know."""
+        """Record a line about the case, of a kind that readers may ignore."""
         self._suite.trace.event(kind, self.name, self._clean(message))
 
     def _clean(self, message: object) -> str:
@@ -163,19 +163,25 @@ class Case:
     def attach(
         self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False
     ) -> str:
-        """Copy a file into the bundle; its path there. Text is masked unless it is `exact`."""
+        """Copy a file into the bundle, and return its path there.
+
+        Text is redacted unless it is `exact`.
+        """
         return self._record_attachment(
             self._suite.attachments.copy(self._folder(), Path(path), name, exact=exact)
         )
 
     def write(self, name: str, content: str | bytes, *, exact: bool = False) -> str:
-        """Write a file into the bundle; its path there. `*.log` is a log, `*.png` a screenshot."""
+        """Write a file into the bundle, and return its path there.
+
+        `*.log` is a log, `*.png` a screenshot.
+        """
         return self._record_attachment(
             self._suite.attachments.write(self._folder(), name, content, exact=exact)
         )
 
     def screenshot(self, path: str | os.PathLike[str], name: str | None = None) -> str:
-        """Copy a picture into the bundle; its path there."""
+        """Copy a picture into the bundle, and return its path there."""
         if not constants.is_screenshot(name or str(path)):
             raise UsageError(
                 f"{name or path}: no name of a screenshot (expected .png, .jpg, .webp, .gif or "
@@ -196,7 +202,7 @@ class Case:
 
     @property
     def status(self) -> Status:
-        """The status by the assertions so far."""
+        """Return the status according to the assertions so far."""
         if self._failed:
             return "fail"
         return "skip" if self._skipped and not self._passed else "pass"
@@ -276,7 +282,7 @@ class SuiteWriter:
 
     @classmethod
     def worker(cls, folder: Path, suite: str, timestamp: str, worker: str) -> SuiteWriter:
-        """The part of a worker process; the suite's own process takes it in at the end."""
+        """Open the part of a worker process, which the suite's own process merges at the end."""
         name = f"trace/{WORKER_PREFIX}{file_name(worker)}.jsonl"
         return cls(folder, suite, timestamp, trace=name)
 
@@ -287,19 +293,19 @@ class SuiteWriter:
         return Attachments(self.path, self.texts)
 
     def case(self, name: object) -> Case:
-        """A case begins; on disk when this returns."""
+        """Start a case. Its start is on disk when this returns."""
         text = self.texts.message(name)
         return Case(self, text, json_of(text))
 
     def fixture(self, fixture_id: object) -> None:
-        """A fixture that the suite uses."""
+        """Record a fixture that the suite uses."""
         text = self.texts.message(fixture_id)
         if text not in self._fixtures:
             self._fixtures[text] = None
             self.trace.event("fixture", message=text)
 
     def note(self, message: object) -> None:
-        """A line for the transcript."""
+        """Add a line to the transcript."""
         text = self.texts.message(message)
         self._notes.append(text)
         self.trace.event("note", message=text)
@@ -307,17 +313,17 @@ class SuiteWriter:
     def attach(
         self, path: str | os.PathLike[str], name: str | None = None, *, exact: bool = False
     ) -> str:
-        """A file of the suite as a whole; its path in the bundle."""
+        """Copy a file of the suite into the bundle. Return its path there."""
         return self._record_attachment(
             self.attachments.copy("files", Path(path), name, exact=exact)
         )
 
     def write(self, name: str, content: str | bytes, *, exact: bool = False) -> str:
-        """Write a file of the suite as a whole; its path in the bundle."""
+        """Write a file of the suite into the bundle. Return its path there."""
         return self._record_attachment(self.attachments.write("files", name, content, exact=exact))
 
     def log(self, name: str, content: str | bytes) -> str:
-        """A log of the suite as a whole; its path in the bundle."""
+        """Write a log of the suite into the bundle. Return its path there."""
         name = name if constants.is_log(name) else f"{name}.log"
         return self._record_attachment(self.attachments.write("logs", name, content))
 
@@ -326,7 +332,7 @@ class SuiteWriter:
         return path
 
     def close(self) -> None:
-        """This process has no more to say."""
+        """Close the files of this process, which records nothing more."""
         self.trace.close()
 
 
@@ -472,7 +478,7 @@ class SuiteRecorder(SuiteWriter):
 
 
 def _make_folder(root: Path, started_ns: int) -> tuple[Path, str]:
-    """A new folder that is named after the second, or after the next one that is free."""
+    """Create a folder named after the current second, or after the next free one."""
     second = started_ns // 1_000_000_000
     for more in range(_FOLDERS_TRIED):
         timestamp = datetime.fromtimestamp(second + more, UTC).strftime("%Y%m%d_%H%M%S")

@@ -44,7 +44,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_runner() -> dict[str, Any]:
-    """The machine, for meta.json."""
+    """Return a description of the machine, for meta.json."""
     system = os.uname()
     return {
         "user": os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.getuid()),
@@ -56,7 +56,7 @@ def describe_runner() -> dict[str, Any]:
 
 
 def write_start(folder: Path, start: Start) -> None:
-    """The files of a suite that has not ended."""
+    """Write the files of a suite that has not ended."""
     for place in ("trace", "diagnostics", "transcript", "logs", "screenshots", "scenarios"):
         (folder / place).mkdir(parents=True, exist_ok=True)
     name = (1, start.suite, start.timestamp)

@@ -63,8 +63,10 @@ class Stopwatch:
         self._text = b""
 
     def render(self, moment_ns: int) -> bytes:
-        """A moment as JSON: `"2026-02-10T17:00:05.123456Z"`, of one length, so that texts sort as
-        times do."""
+        """Return a time as JSON: `"2026-02-10T17:00:05.123456Z"`.
+
+        All have one length, so that texts sort like times.
+        """
         # A small number, which Python divides and writes several times quicker than the whole one.
         rest_ns = moment_ns - self._second_ns
         if not 0 <= rest_ns < _SECOND_NS:
@@ -74,12 +76,12 @@ class Stopwatch:
         return b'%b%06dZ"' % (self._text, rest_ns // 1000)
 
     def stamp(self) -> str:
-        """Now, as text."""
+        """Return the current time as text."""
         return self.render(self.now_ns())[1:-1].decode()
 
 
 def render_time(epoch_s: int) -> str:
-    """RFC 3339 in UTC, to the second."""
+    """Format as RFC 3339 in UTC, to the second."""
     return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -135,7 +137,7 @@ class TraceWriter:
         self.write(self.render(kind, case, message, **more))
 
     def render(self, kind: str, case: str = "", message: str = "", **more: Any) -> bytes:
-        """An event as its line. Counters are as they stand now: count first."""
+        """Return an event as a line with the current counters. Count the event first."""
         self.last_ts = self.watch.stamp()
         event = TraceEvent(
             TRACE_VERSION,
@@ -208,12 +210,11 @@ class TraceWriter:
 
     @property
     def is_own(self) -> bool:
-        """Is this the process that began it? A child that a test forked does not speak for the
-        suite."""
+        """Return whether this process started the suite: a forked child must not write."""
         return _forks == self._forks
 
     def write(self, lines: bytes) -> None:
-        """Whole lines, at once."""
+        """Append complete lines with one write."""
         if _forks != self._forks:
             return
         try:
@@ -231,7 +232,7 @@ class TraceWriter:
             self.lose(error)
 
     def lose(self, error: Exception) -> None:
-        """Something that should be here is not, because of that."""
+        """Record that something is missing in the trace, with the reason."""
         self.lost += 1
         self.why_lost = self.why_lost or reason(error)
 

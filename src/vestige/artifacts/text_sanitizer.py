@@ -46,7 +46,7 @@ class TextSanitizer:
         self._learned = 0
 
     def share(self, redactor: Redactor | None) -> None:
-        """Go on with a recorder's, which knows these secrets too, and learns those that turn up."""
+        """Use a recorder's redactor, which gets these secrets and finds new ones."""
         if redactor is not None:
             redactor.learn_from(self.redactor)
             self.redactor = redactor
@@ -59,7 +59,10 @@ class TextSanitizer:
         self._expected = frozenset(short if self.redactor.are_clean(short) else ())
 
     def clean(self, text: object) -> str:
-        """A text of any length. A short one is looked at exactly: no scanner need be built."""
+        """Sanitize a text of any length.
+
+        A short one is searched exactly, without building a scanner.
+        """
         return self.redactor.text(clean_text(str(text)))
 
     def message(self, text: object) -> str:
@@ -73,12 +76,12 @@ class TextSanitizer:
 
 
 def _is_plain(text: str) -> bool:
-    """Can the redactor say at once that it is clean?"""
+    """Return whether a text is short enough to be searched exactly."""
     return len(text) <= _SHORT and not text.startswith("base64:")
 
 
 def secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
-    """Values of the environment that must appear nowhere."""
+    """Return the values of the environment that must appear nowhere."""
     for name, value in environment.items():
         if is_withheld(name, value) or "PRIVATE KEY-----" in value:
             yield from _worth_registering(value)
@@ -87,7 +90,7 @@ def secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_withheld(name: str, value: str) -> bool:
-    """Does a variable's name say that its value is secret?"""
+    """Return whether the name of a variable marks its value as secret."""
     if not value or not is_secret_key(name):
         return False
     return not (name.lower().endswith("pwd") and value[0] in "/~")
@@ -109,7 +112,7 @@ def _password(url: str) -> str:
 
 
 def single_line(text: str) -> str:
-    """A text that stays on its line and cannot steer a terminal."""
+    """Put a text on one line, without control characters."""
     # Nearly all are printable, and then the expression, which takes its time, need not be compiled.
     return text if text.isprintable() else re.sub(_CONTROL, _escaped, text)
 
@@ -119,13 +122,13 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def file_name(text: str, length_max: int = 80) -> str:
-    """A name that every file system takes. Not unique: `file_key` is."""
+    """Return a name that is valid on every file system. Not unique; see `file_key`."""
     name = _UNSAFE.sub("_", text).strip("._")
     return name[:length_max].rstrip("._") or "_"
 
 
 def file_key(text: str) -> str:
-    """A folder's name for any text: readable, and different for different texts."""
+    """Return a folder name for any text: readable, and different for different texts."""
     digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
     # Parameters may have slashes of their own.
     test, bracket, parameters = text.partition("[")

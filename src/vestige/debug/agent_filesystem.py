@@ -175,7 +175,7 @@ class DirectoryFilesystem:
 
 
 def clean_path(path: str) -> str:
-    """Relative, forward slashes, no `.` inside; `.` itself for the root."""
+    """Return a relative path with forward slashes and without `.`; `.` itself for the root."""
     if "\0" in path or path.startswith("/"):
         raise PermissionError(
             f"{path!r}: not a path inside a filesystem (expected a relative one)."
@@ -216,7 +216,7 @@ class FoundFile:
 
 
 def walk(fs: Any, path: str = ".", depth: int = 4 * NESTING_MAX) -> Iterator[FoundFile]:
-    """Every file beneath a path, whichever library the filesystem is from."""
+    """Yield every file below a path, of the filesystem of any library."""
     try:
         entries = [
             (str(entry.path), bool(entry.is_directory), bool(entry.is_file))
@@ -243,7 +243,7 @@ def _found(fs: Any, name: str) -> FoundFile:
 
 
 def chunks(fs: Any, path: str, size: int) -> Iterator[bytes]:
-    """A file's bytes in steps: `open_read` where there is one, else all at once."""
+    """Yield the bytes of a file: in chunks if the filesystem has `open_read`, else all at once."""
     if not hasattr(fs, "open_read"):
         content = fs.read_bytes(path)
         yield content if isinstance(content, bytes) else bytes(content.content)

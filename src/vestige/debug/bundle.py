@@ -150,12 +150,12 @@ class DebugBundle:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest as in the file; sizes and counts are those of a loaded bundle."""
+        """Return the manifest as in the file. Sizes and counts are those of a loaded bundle."""
         return self.content.manifest
 
     @property
     def content(self) -> BundleContent:
-        """The parts of the bundle, for other readers."""
+        """Return the parts of the bundle, for other readers."""
         source = self._source
         if source is None:
             return _Parts(self._described(), self._snapshots, self._logs, self._files)
@@ -166,7 +166,7 @@ class DebugBundle:
         return _Described(source, msgspec.structs.replace(manifest, **changes))
 
     def _changes(self) -> dict[str, Any]:
-        """The parts of the manifest whose fields were set since the content was opened."""
+        """Return the parts of the manifest whose fields were set since the content was opened."""
         described = self._described()
         named = zip(_FACTS, self._facts(), self._made or (None,) * len(_FACTS), strict=True)
         return {name: getattr(described, name) for name, now, made in named if now != made}
@@ -185,7 +185,7 @@ class DebugBundle:
 
     @property
     def problems(self) -> list[Problem]:
-        """Damaged or missing parts, and those that differ from the manifest.
+        """Return damaged or missing parts, and those that differ from the manifest.
 
         The first time all of it is read through, whatever its size.
         """
@@ -205,7 +205,7 @@ class DebugBundle:
 
     @property
     def snapshots(self) -> Iterator[SnapshotPayload]:
-        """Oldest first. One that is not valid says so: `.errors`."""
+        """Return the snapshots, oldest first. An invalid one has `.errors`."""
         return (parse_snapshot(line, index) for index, line in enumerate(self.content.snapshots()))
 
     @property
@@ -224,11 +224,11 @@ class DebugBundle:
                 warnings.warn(message, BundleWarning, stacklevel=2)
 
     def list_files(self) -> list[str]:
-        """The paths of all files, relative to the bundle's files."""
+        """Return the paths of all files, relative to the bundle's files."""
         return sorted(self._find_files())
 
     def read_file(self, path: str) -> bytes:
-        """A file's bytes. FileNotFoundError if there is none under this path."""
+        """Return the bytes of a file. Raise FileNotFoundError if the bundle has no such file."""
         with self.open_file(path) as stream:
             return stream.read()
 
@@ -299,7 +299,10 @@ def make_manifest(
     environment: Mapping[str, Any] = _EMPTY,
     created_at: datetime | None = None,
 ) -> Manifest:
-    """The manifest of a bundle with these facts; sizes and counts come when it is written."""
+    """Return the manifest of a bundle with these facts.
+
+    Sizes and counts are set when it is written.
+    """
     finished = created_at or execution.ended_at
     return Manifest(
         VERSION,
@@ -355,7 +358,7 @@ def _iso(when: datetime) -> str:
 
 
 def _uuid(text: str) -> UUID:
-    """Ids in a bundle are UUIDs; a foreign one that is none has one that derives from it."""
+    """Return an id as a UUID. Any other id is replaced by one that derives from it."""
     try:
         return UUID(text)
     except ValueError:

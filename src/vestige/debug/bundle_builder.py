@@ -75,7 +75,10 @@ class DebugBundleBuilder:
 
     @contextmanager
     def capture(self) -> Iterator[DebugBundle]:
-        """Capture logs and snapshots until the block ends; gives the bundle as it grows."""
+        """Capture logs and snapshots until the block ends.
+
+        Return the bundle, which grows meanwhile.
+        """
         with ExitStack() as stack:
             if self._recorder is not None and self._run is None:
                 name, session_id = self._agent.name, safe_str(self._session.session_id)

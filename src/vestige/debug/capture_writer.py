@@ -86,7 +86,7 @@ class SnapshotWriter:
         self.count = 0
 
     def add(self, session: Any, reason: str) -> None:
-        """A session and its children, parents first."""
+        """Add a session and its children, parents first."""
         for member in family(session):
             self._add_one(member, reason)
 
@@ -166,7 +166,7 @@ class SnapshotWriter:
         return number
 
     def _start_anew_after_a_loss(self) -> bool:
-        """A record that was dropped may have been an item or a recipe: refer to none before it."""
+        """Forget earlier items and recipes after a loss: one may refer to a dropped record."""
         if self._recorder.secrets != self._secrets:
             self._secrets = self._recorder.secrets
             self._numbers.clear()  # an item that was written in clear is written again, masked
@@ -191,7 +191,7 @@ def _difference(head: dict[str, Raw], now: list[int], before: Sequence[int]) -> 
 
 
 def apply_difference(recipe: SliceRecipe, before: Sequence[int]) -> list[int]:
-    """The list that a recipe describes."""
+    """Return the list that a recipe describes."""
     last = before[len(before) - recipe.keep_last :] if recipe.keep_last else ()
     return [*before[: recipe.keep_first], *recipe.new, *last]
 
@@ -200,7 +200,7 @@ def apply_difference(recipe: SliceRecipe, before: Sequence[int]) -> list[int]:
 
 
 def family(session: Any) -> Iterator[Any]:
-    """A session and all beneath it, parents first, each once."""
+    """Return a session and all its descendants, parents first, each once."""
     seen: set[int] = set()
     waiting = [session]
     while waiting and len(seen) < CAPTURE_SESSIONS_MAX:
@@ -212,7 +212,7 @@ def family(session: Any) -> Iterator[Any]:
 
 
 def take_snapshot(session: Any, reason: str) -> tuple[str, Exception | None]:
-    """A session's snapshot as JSON. An error, too: `snapshot` may succeed and `to_json` fail."""
+    """Return a session's snapshot as JSON, or the error of `snapshot` or `to_json`."""
     taken: Any = None
     try:
         taken = session.snapshot(**_accepted(session.snapshot, tag=reason, include_all=True))
@@ -233,7 +233,7 @@ def _accepted(function: Any, **options: Any) -> dict[str, Any]:
 
 
 def _what_there_is(taken: Any) -> str:
-    """The slices of a snapshot that cannot write itself, as well as they can be shown."""
+    """Return the slices of a snapshot that cannot serialize itself, as far as they can be shown."""
     slices = getattr(taken, "slices", None)
     if not isinstance(slices, Mapping):
         return "[]"
@@ -275,7 +275,7 @@ def invalid_snapshot(session: Any, error: Exception, text: str) -> str:
 
 
 def _with_reason(raw: Raw | None, session_id: str, reason: str) -> Raw:
-    """A snapshot's tags, with whose it is and why it was taken, unless they say so already."""
+    """Return a snapshot's tags, with its owner and reason unless they have them already."""
     try:
         tags = _tags.decode(raw) if raw is not None else {}
     except (msgspec.DecodeError, RecursionError):
@@ -284,7 +284,7 @@ def _with_reason(raw: Raw | None, session_id: str, reason: str) -> Raw:
 
 
 def _one_line(text: str) -> bytes:
-    """JSON without line breaks: each snapshot is a line of a file."""
+    """Return JSON without line breaks: each snapshot is a line of a file."""
     raw = clean_text(text).encode()
     return msgspec.json.format(raw, indent=-1) if b"\n" in raw or b"\r" in raw else raw
 

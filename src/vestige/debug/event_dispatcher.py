@@ -24,7 +24,7 @@ Handler = Callable[[Any], object]
 
 
 def now() -> datetime:
-    """UTC, to the microsecond."""
+    """Return the current time in UTC, to the microsecond."""
     return datetime.fromtimestamp(SYSTEM.now_ns() / 1e9, UTC)
 
 
@@ -86,12 +86,12 @@ class Dispatcher:
         self._lock = threading.Lock()
 
     def subscribe(self, event_type: type[E], handler: Callable[[E], object]) -> None:
-        """Have `handler` called with every event of exactly this class."""
+        """Call `handler` with every event of exactly this class."""
         with self._lock:
             self._handlers[event_type] = (*self._handlers.get(event_type, ()), handler)
 
     def unsubscribe(self, event_type: type[E], handler: Callable[[E], object]) -> bool:
-        """Undo one `subscribe`. False: there was none to undo."""
+        """Undo one `subscribe`. Return False if there was none."""
         with self._lock:
             handlers = list(self._handlers.get(event_type, ()))
             if handler not in handlers:

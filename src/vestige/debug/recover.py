@@ -46,7 +46,7 @@ def is_spool(path: Path) -> bool:
 
 
 def recover_spools(folder: Path, target: Path) -> Iterator[Recovered]:
-    """Every dead spool of a folder, as a bundle in `target`."""
+    """Write a bundle in `target` for every dead spool of a folder."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -96,7 +96,7 @@ def _recover(spool: Spool, target: Path) -> Recovered:
 
 
 def _was_exported(folder: Path) -> bool:
-    """Killed after the export: the bundle is where it was written to, unless it was moved."""
+    """Return whether the process was killed after the export, and the bundle still exists."""
     try:
         text = Home(folder).exported.read_text(encoding="utf-8", errors="surrogateescape")
         return Path(text).is_file()

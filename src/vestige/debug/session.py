@@ -183,7 +183,7 @@ class Session:
         return None
 
     def snapshot(self, *, tag: str | None = None, include_all: bool = False) -> Snapshot:
-        """The session now: its state slices, or all. `tag` is kept among the snapshot's tags."""
+        """Return a snapshot of the state slices, or of all. `tag` is stored among its tags."""
         with self._lock:
             slices = {
                 kind: items
@@ -251,7 +251,7 @@ def plain(value: Any, depth: int = NESTING_MAX) -> Any:
 
 
 def type_name(kind: type) -> str:
-    """`package.module:Class`, as snapshots name types."""
+    """Return `package.module:Class`, as snapshots name types."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 

@@ -97,7 +97,7 @@ class Capture:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Snapshots at the lifecycle's points, and the log, until the block ends."""
+        """Record the log, and snapshots at the points of the life cycle, until the block ends."""
         with listening(self._sink), self._subscribed():
             self.add_snapshot("capture entry")
             try:
@@ -192,11 +192,11 @@ class Capture:
                 self._guarded("unsubscribe", partial(unsubscribe, kind))
 
     def _on_event(self, event: Any) -> None:
-        """A foreign dispatcher may hand on what its handlers raise."""
+        """Take an event. Never raises: a foreign dispatcher may pass on what its handlers raise."""
         self._guarded("event", lambda: self._take_event(event))
 
     def _take_event(self, event: Any) -> None:
-        """Dispatchers are shared: only what concerns our session, or does not say whom."""
+        """Take an event of our session, or of no session: dispatchers are shared."""
         whose = getattr(event, "session_id", None)
         if whose is not None:
             ours = {safe_str(getattr(one, "session_id", "")) for one in family(self._session)}
@@ -248,7 +248,7 @@ class Capture:
         return os.getpid() == self._owner
 
     def _guarded(self, what: str, call: Callable[[], object]) -> bool:
-        """Did it work?"""
+        """Call a function, and return whether it succeeded."""
         try:
             call()
         except Exception as error:  # noqa: BLE001  # the program goes on, whatever this is
@@ -258,7 +258,7 @@ class Capture:
 
 
 def find_event_types(dispatcher: Any, session: Any) -> list[type]:
-    """The classes named EVENTS, in the packages that the dispatcher and the session come from."""
+    """Return the event classes of EVENTS in the packages of the dispatcher and the session."""
     found: dict[type, None] = {}
     if dispatcher is None:
         return []
@@ -314,7 +314,7 @@ def _texts(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 def _json(error: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A caller's error details as JSON can hold them."""
+    """Return a caller's error details as JSON values."""
     if error is None:
         return None
     found: dict[str, Any] = msgspec.json.decode(json_text(error))

@@ -147,7 +147,7 @@ def _render(recipe: Recipe, numbers: list[list[int]], items: _Items) -> str:
 
 
 def _object(head: dict[str, msgspec.Raw], key: str, elements: list[str]) -> str:
-    """A JSON object as it was, with the list put back in its place."""
+    """Return a JSON object with the list back in its place."""
     parts = []
     for name, raw in head.items():
         value = f"[{','.join(elements)}]" if name == key else bytes(raw).decode()

@@ -83,7 +83,7 @@ class Spool:
         return self.home.root.name
 
     def exported(self, target: Path) -> None:
-        """The bundle is safe elsewhere: nobody needs to recover this."""
+        """Mark the spool as exported, so that it is not recovered."""
         if os.getpid() != self._owner:
             return  # a forked child's bundle ends with the fork; its parent captures on
         marker = self.home.exported
@@ -96,13 +96,14 @@ class Spool:
         self._finalizer()
 
     def _forked(self) -> None:
-        """Detach a forked child: the spool belongs to the parent, and ends with it."""
+        """Detach a forked child from the spool, which belongs to the parent."""
         self._finalizer.detach()
         self._lock.close()
 
 
 def create_spool(bundle_id: str, within: str | os.PathLike[str] | None) -> Spool:
-    """A new spool, locked before anyone can see it; in the temporary folder if nowhere else."""
+    """Create a spool that is locked before others can see it; as a last resort in the temporary
+    folder."""
     parent = Path(os.devnull)
     try:
         parent = Path(within) if within is not None else get_home().spool
@@ -133,7 +134,7 @@ def _create(parent: Path, bundle_id: str) -> Spool:
 
 
 def adopt_spool(folder: Path) -> Spool | None:
-    """Lock the spool of a dead process; None while another process has it."""
+    """Lock the spool of a dead process. Return None if another process has it."""
     try:
         lock = os.open(Home(folder).capture, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -145,7 +146,7 @@ def adopt_spool(folder: Path) -> Spool | None:
 
 
 def remove_spool(folder: Path) -> None:
-    """Out of sight first: a kill halfway must not leave half a spool under its name."""
+    """Rename the spool, then delete it: a kill must not leave half a spool under its name."""
     hidden = folder.with_name(f".{folder.name}")
     try:
         os.rename(folder, hidden)
@@ -218,17 +219,18 @@ class SpoolRecorder(Recorder):
 
     @property
     def losses(self) -> int:
-        """Grows with every record that could not be written."""
+        """Return a count that grows with every record that could not be written."""
         return self._writer.journal.dropped + sum(self._emitter.faults.values())
 
     @property
     def unwritten(self) -> tuple[int, int]:
-        """Records of states and files, and log lines, that the disk did not take."""
+        """Return how many records of states and files, and how many log lines, could not be
+        written."""
         return self._writer.journal.dropped, self._lane.dropped
 
     @property
     def secrets(self) -> int:
-        """Grows with every value that is to be masked from now on."""
+        """Return a count that grows with every value that is registered as a secret."""
         assert self._redactor is not None
         return self._redactor.registered
 
@@ -242,7 +244,7 @@ class SpoolRecorder(Recorder):
         )
 
     def write_fact(self, run_id: str, message: str, attributes: Mapping[str, object]) -> None:
-        """Something about the capture itself."""
+        """Record a fact about the capture itself."""
         flat = self._emitter.attributes(attributes)
         self._emit(Log(0, "", 0, 0, run_id, COMPONENT, "info", message, None, flat), None)
 

@@ -83,7 +83,7 @@ class SpoolContent:
         return kept_records(self._home)
 
     def exported(self, target: Path) -> None:
-        """Called by `export`: the spool may be removed once it has no readers."""
+        """Mark the spool as exported: it may be deleted once it has no readers."""
         try:
             self.spool.exported(target)
         except OSError:  # the bundle is there; at worst it is recovered a second time
@@ -98,7 +98,7 @@ class SpoolContent:
         return None if opening is None else opening.run
 
     def is_empty(self) -> bool:
-        """Killed before its first line."""
+        """Return whether the process was killed before its first line."""
         return self._index().opening is None and next(self.logs(), None) is None
 
     # --- the manifest ---------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Index:
 
 
 def read_index(home: Home) -> Index:
-    """Everything but the program's log lines."""
+    """Return the entries of a spool, except the program's log lines."""
     index = Index()
     for writer, _, path in home.journal_files():
         if not writer.startswith(LOGS):
@@ -185,7 +185,7 @@ def read_record(place: JournalOffset) -> KnownRecord:
 
 
 def read_body(home: Home, record: KnownRecord) -> str | None:
-    """A record's text, from its line or its file."""
+    """Return a record's text, from its line or its file."""
     info: BodyInfo | None = getattr(record, "body_info", None)
     if info is None or info.spilled_bytes is None:
         return getattr(record, "body", None)

@@ -36,7 +36,8 @@ def read_entries(home: Home) -> Iterator[str]:
 
 
 def _merged(home: Home) -> Iterator[Log]:
-    """The records of all journals with log lines; in the order of their times, if each one is."""
+    """Yield the records of all journals with log lines, in order of time if each journal is
+    ordered."""
     lanes: dict[str, list[Path]] = {}
     for writer, _, path in home.journal_files():
         if writer.startswith(LOGS):
@@ -72,7 +73,7 @@ def _time_ns(record: Log) -> int:
 
 
 def render_entry(record: Log, body: str | None) -> str:
-    """A log entry as a bundle has it."""
+    """Return a log entry as a bundle has it."""
     attributes = record.attributes
     message: str = record.message
     if body is not None and attributes.get(ENTRY_BODY):

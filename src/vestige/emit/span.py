@@ -125,7 +125,7 @@ class Span:
 
     @property
     def log(self) -> Logger:
-        """A logger whose records belong to this span."""
+        """Return a logger whose records belong to this span."""
         return Logger(self._emitter, self.component, self)
 
     def child(

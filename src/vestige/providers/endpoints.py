@@ -35,7 +35,7 @@ class Endpoint(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def span_type(self) -> str:
-        """The type of the span: `llm`, or what else the model produces or reads."""
+        """Return the type of the span: `llm`, or another one for a model without messages."""
         if self.api == OTHER:
             return "http"
         return _SPAN_TYPES.get(self.api, "llm")

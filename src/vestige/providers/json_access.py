@@ -23,7 +23,7 @@ def as_list(value: object) -> list[Any]:
 
 
 def dicts(value: object) -> list[dict[str, Any]]:
-    """The objects of an array."""
+    """Return the objects of an array."""
     return [item for item in as_list(value) if isinstance(item, dict)]
 
 
@@ -36,7 +36,7 @@ def find_str(value: object) -> str | None:
 
 
 def find_int(value: object) -> int | None:
-    """A count; a negative one or a float that is none is not."""
+    """Return a count; None for a negative number or a fraction."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and value.is_integer():
@@ -45,13 +45,13 @@ def find_int(value: object) -> int | None:
 
 
 def total(*counts: int | None) -> int | None:
-    """The sum of the counts that are known."""
+    """Return the sum of the known counts; None if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def json_text(value: object) -> str:
-    """Arguments as JSON text: text stays as it is, an object is written out."""
+    """Return arguments as JSON text. Text is unchanged; other values are encoded."""
     if isinstance(value, str):
         return value
     try:
@@ -77,13 +77,13 @@ def is_json(text: str) -> bool:
 
 
 def quote(value: object) -> str:
-    """A value in a sentence: quoted, and cut if it is long."""
+    """Quote a value for a sentence, truncated if it is long."""
     text = repr(value[:QUOTE_MAX] if isinstance(value, str) else value)
     return text if len(text) <= QUOTE_MAX + 2 else text[:QUOTE_MAX] + "…"
 
 
 def error_text(data: object) -> str | None:
-    """The provider's own words in an error body: `kind: message`."""
+    """Return the provider's message of an error body: `kind: message`."""
     if data is None:
         return None  # nearly always
     if isinstance(data, str):

@@ -104,7 +104,7 @@ def find_breakpoints(body: bytes, prompt: list[PromptPart]) -> list[int]:
 
 
 def find_markers(body: bytes, begin: int, end: int, depth: int = 0) -> list[Marker]:
-    """The `cache_control` members of a tool, a message or their blocks."""
+    """Find the `cache_control` members of a tool, a message or their blocks."""
     if depth > DEPTH_MAX or body.find(MARKER.encode(), begin, end) < 0:
         return []
     if body[begin : begin + 1] == b"[":

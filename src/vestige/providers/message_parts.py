@@ -147,7 +147,8 @@ def _read_text(block: Block, _depth: int) -> MessagePart:
 
 
 def _read_thinking(block: Block, _depth: int) -> MessagePart:
-    """Thinking of Anthropic, Mistral (a list of text blocks), Responses (a summary) and Bedrock."""
+    """Read thinking of Anthropic, Mistral (a list of text blocks), Responses (a summary) and
+    Bedrock."""
     kind = as_str(block.get("type")) or "reasoningContent"
     inner = as_dict(block.get("reasoningContent"))
     texts = [
@@ -208,7 +209,7 @@ def _read_audio(block: Block, _depth: int) -> MessagePart:
 
 
 def _read_file(block: Block, depth: int) -> MessagePart:
-    """A file of OpenAI (`file`, `input_file`), Anthropic (`document`) or Mistral."""
+    """Read a file of OpenAI (`file`, `input_file`), Anthropic (`document`) or Mistral."""
     inner = as_dict(block.get("document"))
     if inner:  # Cohere
         return MessagePart(kind="text", type="document", text=json_text(inner.get("data", "")))
@@ -248,7 +249,7 @@ def _read_file(block: Block, depth: int) -> MessagePart:
 
 
 def _read_resource(block: Block, _depth: int) -> MessagePart:
-    """An embedded resource or a link to one, of MCP."""
+    """Read an embedded resource of MCP, or a link to one."""
     fields = as_dict(block.get("resource")) or block
     mime = find_str(fields.get("mimeType"))
     blob = find_str(fields.get("blob"))
@@ -263,7 +264,7 @@ def _read_resource(block: Block, _depth: int) -> MessagePart:
 
 
 def _read_inline_data(block: Block, _depth: int) -> MessagePart:
-    """Media of Gemini: `inlineData` with base64, `fileData` with an address."""
+    """Read media of Gemini: `inlineData` with base64, `fileData` with an address."""
     key = next(k for k in ("inlineData", "inline_data", "fileData", "file_data") if k in block)
     fields = as_dict(block.get(key))
     mime = find_str(fields.get("mimeType")) or find_str(fields.get("mime_type"))
@@ -300,7 +301,7 @@ def _read_bedrock_media(block: Block, _depth: int) -> MessagePart:
 
 
 def _read_call(block: Block, _depth: int) -> MessagePart:
-    """A tool call: OpenAI, Anthropic, Bedrock or Gemini."""
+    """Read a tool call of OpenAI, Anthropic, Bedrock or Gemini."""
     kind = as_str(block.get("type"))
     key = next((k for k in ("toolUse", "functionCall", "function_call") if k in block), "")
     fields = as_dict(block.get(key)) if key else block
@@ -353,7 +354,7 @@ def _read_hosted_call(block: Block, depth: int) -> MessagePart:
 
 
 def _read_result(block: Block, depth: int) -> MessagePart:
-    """A tool result: Anthropic, Bedrock, Gemini or a Responses item."""
+    """Read a tool result of Anthropic, Bedrock, Gemini or a Responses item."""
     kind = as_str(block.get("type"))
     key = next(
         (k for k in ("toolResult", "functionResponse", "function_response") if k in block), ""

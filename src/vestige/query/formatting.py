@@ -72,7 +72,7 @@ def token_counts(input_tokens: int, output_tokens: int) -> str:
 
 
 def timestamp(ns: int | None) -> str | None:
-    """ISO 8601, UTC, milliseconds."""
+    """Format as ISO 8601 in UTC, with milliseconds."""
     if ns is None:
         return None
     seconds, rest = divmod(ns, 10**9)
@@ -81,7 +81,7 @@ def timestamp(ns: int | None) -> str | None:
 
 
 def width(text: str) -> int:
-    """Columns on a terminal: wide characters take two, combining ones none."""
+    """Return the columns on a terminal: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(

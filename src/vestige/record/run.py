@@ -67,7 +67,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def elapsed_ns(self) -> int:
-        """The duration, until the last record while the run is open; 0 if no time is known."""
+        """Return the duration; of an open run, until its last record. 0 if no time is known."""
         return self.last_ns - self.started_ns if self.duration_ns is None else self.duration_ns
 
 

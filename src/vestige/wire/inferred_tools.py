@@ -50,7 +50,7 @@ class Conversation:
 
     @property
     def place(self) -> str | None:
-        """The parent of its model calls and tools."""
+        """Return the parent of its model calls and tools."""
         return self.parent_id if self.agent is None else self.agent.id
 
 

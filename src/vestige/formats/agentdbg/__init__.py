@@ -44,7 +44,7 @@ def read_run(path: Path) -> Source:
 
 
 def read_head(path: Path) -> Source | None:
-    """The beginning of a run that is long to read; None: read it."""
+    """Read the beginning of a long run; None if it is short enough to read completely."""
     from vestige.formats.agentdbg.read import glance_at_run
 
     return glance_at_run(path)

@@ -44,10 +44,10 @@ DETAILS: Final = "error.details"
 
 
 def root_span_id(run_id: str) -> str:
-    """The root span of an imported run."""
+    """Return the id of the root span of an imported run."""
     return derived_span_id(FORMAT, run_id, "RUN")
 
 
 def span_event_id(run_id: str, span_id: str) -> str:
-    """The id of a span's own event: known before the event is."""
+    """Return the id of a span's own event, which is known before the event exists."""
     return derived_uuid(FORMAT, run_id, span_id)

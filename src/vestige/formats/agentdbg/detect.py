@@ -31,7 +31,7 @@ _SAMPLES, _SAMPLE_BYTES = 16, 64 * 1024
 
 
 def is_run(path: Path) -> bool:
-    """A run directory: it holds one of the files that make one."""
+    """Return whether a path is a run directory: it has one of the required files."""
     return not path.is_symlink() and _holds_run(path)
 
 
@@ -66,7 +66,7 @@ _SIGNS = {
 
 
 def is_v2(path: Path) -> bool:
-    """The later layout: spans instead of events."""
+    """Return whether a run has the later layout, with spans instead of events."""
     return (path / SPANS_FILE).is_file() and not (path / EVENTS_FILE).exists()
 
 
@@ -81,7 +81,7 @@ def is_export(path: Path) -> bool:
 
 
 def runs_folder(path: Path) -> Path | None:
-    """The folder that holds the runs of a path, if it is such a folder or a data directory."""
+    """Return the folder with the runs of a path, if the path is that folder or a data directory."""
     if not path.is_dir():
         return None
     inner = path / RUNS_FOLDER
@@ -107,7 +107,7 @@ def run_directories(folder: Path) -> Iterator[Path]:
 
 
 def read_whole(path: Path) -> bytes:
-    """A file that is read at once, if it is not too large for that."""
+    """Read a complete file, unless it is too large."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size  # `read(n)` makes room for n at once
         data = file.read(min(size, FOREIGN_FILE_MAX) + 1)
@@ -119,7 +119,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def estimate_lines(path: Path, known: int) -> int:
-    """About how many lines a file has, by samples from all of it; never less than are known."""
+    """Estimate the number of lines of a file by samples; never fewer than are known."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         looked_at = lines = 0

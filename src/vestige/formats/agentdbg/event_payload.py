@@ -162,7 +162,7 @@ class EventPayloads:
         }
 
     def more(self, attributes: Attributes) -> dict[str, Any]:
-        """Fields of an imported payload that have no other place."""
+        """Return the fields of an imported payload that have no other place."""
         return self._object(attributes[PAYLOAD]) if PAYLOAD in attributes else {}
 
     def meta(
@@ -227,7 +227,7 @@ def status_of(status: str) -> Any:
 
 
 def _class_name(kind: Any) -> str:
-    """The format wants the class alone; the qualified name stays in `meta`."""
+    """Return the class name alone, as the format requires. The qualified name is in `meta`."""
     return str(kind).rpartition(".")[2] or str(kind)
 
 

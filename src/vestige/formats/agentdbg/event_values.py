@@ -66,7 +66,7 @@ class Shaper:
         return self.value(value)
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """A JSON value, its strings shaped."""
+        """Return a JSON value with its strings in the form of the format, and bounded in depth."""
         if isinstance(value, str):
             return self.string(value)
         if isinstance(value, (dict, list)) and depth >= DEPTH_MAX:
@@ -88,7 +88,7 @@ class Shaper:
         return shaped
 
     def string(self, value: Any) -> str:
-        """A text; of anything else its own."""
+        """Return a value as text of limited length, with AgentDbg's marker for redacted values."""
         text: str = value if type(value) is str else "" if value is None else str(value)
         if MARK in text:
             text = text.replace(_MASKED_MARKER, REDACTED)  # their marker, masked on its way in

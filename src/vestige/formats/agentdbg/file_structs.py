@@ -137,7 +137,7 @@ _moment: tuple[int, str] = (-1, "")
 
 
 def timestamp(time_ns: int) -> str:
-    """UTC, with milliseconds and a trailing Z."""
+    """Format a time in UTC, with milliseconds and a trailing Z."""
     global _day, _moment  # those of the last call: nearly always the same, and slow to compute
     whole_ms = time_ns // _MS
     last_ms, text = _moment

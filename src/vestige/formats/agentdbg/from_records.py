@@ -130,7 +130,7 @@ class Mapper:
     # --- input -----------------------------------------------------------------------------------
 
     def take(self, record: KnownRecord) -> Sequence[Event]:
-        """The events that a record completes: mostly none or one."""
+        """Return the events that a record completes: usually none or one."""
         if isinstance(record, SpanOpen):
             return self._opened(record)
         if isinstance(record, SpanClose):
@@ -143,7 +143,7 @@ class Mapper:
         return self._logged(record)
 
     def take_both(self, opened: SpanOpen, closed: SpanClose) -> Sequence[Event]:
-        """The events of a span that opened and closed in one moment: nothing is inside of it."""
+        """Return the events of a span that opened and closed at once, with nothing inside."""
         event_type = _TYPES.get(opened.type)
         if event_type is None or self._root is None:
             return [*self._opened(opened), *self._closed(closed)]
@@ -335,7 +335,7 @@ class Mapper:
         return span.reported is not None and _error_key(span.attributes) in span.reported
 
     def _pass_on(self, span: _Open) -> None:
-        """An error reported inside a span is not reported again by the span around it."""
+        """Mark errors as reported on the enclosing span, which would report them again."""
         if span.reported and span.opened.parent_id is not None:
             parent = self._open.get(span.opened.parent_id)
             if parent is not None:
@@ -413,7 +413,7 @@ class Mapper:
     # --- ids -------------------------------------------------------------------------------------
 
     def _span_event_id(self, span_id: str, attributes: Attributes) -> str:
-        """The id that an imported span came with, else one that derives from its own."""
+        """Return the event id with which a span was imported, else one from the span's id."""
         known = attributes.get(EVENT_ID)
         if (
             isinstance(known, str)

@@ -34,7 +34,7 @@ def is_dead(events: Path, *, ours: bool, last_event_ns: int | None = None) -> bo
 
 
 def _is_old(run: Path) -> bool:
-    """A run that has no events yet: it may just have begun."""
+    """Return whether a run without events was created so long ago that it is dead."""
     try:
         return _is_silent(os.stat(run).st_mtime_ns)
     except OSError:

@@ -69,7 +69,7 @@ def as_utf8(text: bytes) -> tuple[bytes, str | None]:
 
 
 def parse_loosely(text: bytes) -> Any:
-    """JSON as Python's own reader takes it: with NaN and lone surrogates."""
+    """Parse JSON like Python's own decoder, with NaN and lone surrogates."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -104,8 +104,8 @@ def event_of(value: Any) -> Line:
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """A value as the JSON text that AgentDbg would have written; lone surrogates are written
-    out."""
+    """Return a value as the JSON text that AgentDbg would have written, with lone surrogates
+    escaped."""
     try:
         try:
             return msgspec.Raw(json.dumps(value, ensure_ascii=False).encode())

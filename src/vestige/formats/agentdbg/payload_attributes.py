@@ -64,7 +64,7 @@ _USAGE = (
 
 
 def word_of(raw: msgspec.Raw | None) -> str | None:
-    """A short text that many events share: a model's name, a status."""
+    """Return a text; short ones are cached, because many events share a model or a status."""
     if raw is None:
         return None
     data = bytes(raw)
@@ -85,12 +85,12 @@ def _known_word(data: bytes) -> str | None:
 
 @lru_cache(4096)
 def _known_value(data: bytes) -> Any:
-    """Decoded once: callers only read it."""
+    """Decode a value once and share it: callers only read it."""
     return take_value(msgspec.Raw(data))
 
 
 def error_of(raw: msgspec.Raw | None) -> Attributes:
-    """The nested `error` of a call."""
+    """Return the nested `error` of a call."""
     value = take_value(raw)
     if value is None:
         return {}
@@ -117,7 +117,7 @@ def _error_attributes(value: dict[str, Any]) -> Attributes:
 
 
 def keep_rest(payload: dict[str, msgspec.Raw], attributes: Attributes) -> None:
-    """Payload fields that have no place of their own."""
+    """Store payload fields that have no other place."""
     if payload:
         attributes[PAYLOAD] = bounded(msgspec.json.encode(payload).decode(errors="replace"))
 

@@ -84,7 +84,7 @@ def read_run(path: Path) -> Source:
 
 
 def glance_at_run(path: Path) -> Source | None:
-    """The first events of a long one, and how it ended; of the others, about how many there are."""
+    """Return the first events of a long run, its end, and about how many others there are."""
     events_file = path / EVENTS_FILE
     if not is_run(path) or is_v2(path) or events_file.is_symlink():
         return None

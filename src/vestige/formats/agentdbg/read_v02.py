@@ -157,7 +157,7 @@ def _first(events: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _parsed(value: Any) -> Any:
-    """A JSON value that was kept as text."""
+    """Decode a JSON value that was stored as text."""
     if not isinstance(value, str):
         return value
     import json

@@ -189,7 +189,7 @@ def _error_id(run_id: str) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """The old file or the new one, never half of either."""
+    """Replace a file atomically."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(beside, "wb") as file:

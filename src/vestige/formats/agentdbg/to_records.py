@@ -189,7 +189,7 @@ class EventReader:
         return self.close_root(time_ns, status, duration_ns, attributes)
 
     def _other_times(self, time_ns: int, duration_ns: int) -> dict[str, Any]:
-        """The times of run.json that its RUN_END does not give."""
+        """Return the times of run.json that differ from those of the RUN_END event."""
         facts = self._facts
         times: dict[str, Any] = {}
         for name, ns in (("ended_at", facts.ended_ns), ("last_event_ts", facts.last_event_ns)):

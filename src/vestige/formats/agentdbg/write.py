@@ -31,7 +31,7 @@ from vestige.record.types import VERSION, KnownRecord, SpanClose, SpanOpen
 
 
 def write_run(source: RunToWrite, target: Path) -> Path:
-    """Into a folder of runs, which is made if it is not there; the run's directory."""
+    """Write a run into a folder of runs, which is created if needed. Return the run's directory."""
     name = file_name_of(source.run.info.id)
     made = target / name
     if made.exists() or made.is_symlink():
@@ -75,7 +75,7 @@ def _write(source: RunToWrite, folder: Path) -> None:
 def _with_root(
     source: RunToWrite, records: Iterator[KnownRecord]
 ) -> Iterator[tuple[KnownRecord, bool]]:
-    """The records, inside a root of our own making where theirs was lost: the format needs one."""
+    """Return the records inside a new root span if theirs is missing: the format requires one."""
     info = source.run.info
     has_root = any(span.type == "run" and span.parent_id is None for span in source.run.spans)
     if not has_root:

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def is_readable(path: Path) -> bool:
-    """A bundle, a folder of them, a zip with one in it. Never raises."""
+    """Return whether a path is a bundle, a folder of bundles, or a zip with one. Never raises."""
     from vestige.formats.artifacts import detect
 
     try:
@@ -47,14 +47,14 @@ def validate_run(path: Path) -> Sequence[Problem]:
 
 
 def validate_profile(path: Path, profile: Profile) -> Iterator[ValidationResult]:
-    """Bundle by bundle, by the rules of a profile."""
+    """Validate each bundle by the rules of a profile."""
     from vestige.formats.artifacts.validate_bundles import check_path
 
     return check_path(path, profile)
 
 
 def find_runs(path: Path) -> Iterator[Path]:
-    """The bundles at a path, those of killed suites too; an archive as it is."""
+    """Return the bundles at a path, including those of killed suites; an archive as it is."""
     from vestige.formats.artifacts import detect
 
     if path.is_dir():
@@ -97,7 +97,7 @@ def _closing(archive: ZipFile, records: Iterator[KnownRecord]) -> Iterator[Known
 
 
 def write_run(run: RunToWrite, target: Path) -> Path:
-    """A run with `test` spans, as a bundle."""
+    """Write a run with `test` spans as a bundle."""
     from vestige.formats.artifacts.from_records import write_run
 
     return write_run(run, target)

@@ -125,7 +125,7 @@ Entry = tuple[int, str, str | None, int | None, Any, Any]
 
 
 def _usable(files: list[Any]) -> Iterator[Entry]:
-    """Entries that name a file, whatever else is wrong with them."""
+    """Return the entries that name a file, whatever else is wrong with them."""
     for at, entry in enumerate(files):
         path = entry.get("path") if isinstance(entry, dict) else None
         if isinstance(path, str) and constants.fault_of_path(path) is None:

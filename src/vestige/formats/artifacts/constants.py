@@ -140,7 +140,7 @@ def refs(later: bool = False) -> dict[str, Any]:
 
 
 def is_log(path: str) -> bool:
-    """`*.log` and `*.log.*`: what logs/index.json has to list."""
+    """Return whether logs/index.json must list a file: `*.log` and `*.log.*`."""
     return ".log" in path and _LOG.search(path) is not None
 
 
@@ -161,7 +161,7 @@ STATUSES: Final = ("pass", "fail", "skip", "unknown")
 
 
 def kind_of(path: str) -> str:
-    """The kind under which a writer lists a file."""
+    """Return the kind under which a writer lists a file."""
     if path in PART_OF:
         return PART_OF[path].kind
     if is_log(path):
@@ -173,7 +173,7 @@ def kind_of(path: str) -> str:
 
 
 def schema_of(path: str) -> str | None:
-    """The schema under which a writer lists a file."""
+    """Return the schema under which a writer lists a file."""
     if path in PART_OF:
         return PART_OF[path].schema
     folder, slash, rest = path.partition("/")
@@ -196,10 +196,10 @@ def fault_of_path(path: str) -> str | None:
 
 
 def is_alias(path: str) -> bool:
-    """A safe path that is not written in the one plain way: `./a`, `a//b`, `a\\b`."""
+    """Return whether a safe path is not in its normal form: `./a`, `a//b`, `a\b`."""
     return "\\" in path or posixpath.normpath(path) != path
 
 
 def plain(path: str) -> str:
-    """The one way to write a safe path."""
+    """Return the normal form of a safe path."""
     return posixpath.normpath(path) if _ODD.search(path) else path

@@ -38,12 +38,12 @@ class Places(msgspec.Struct):
 
 
 def is_bundle(path: Path) -> bool:
-    """A bundle, or what a killed suite left of one."""
+    """Return whether a folder is a bundle, or what a killed suite left of one."""
     return (path / constants.BUNDLE).is_file() or (path / constants.TRACE).is_file()
 
 
 def is_meant_as_bundle(path: Path) -> bool:
-    """A bundle, or a folder that ought to be one."""
+    """Return whether a folder is a bundle, or looks like an attempt at one."""
     if os.path.lexists(path / constants.BUNDLE) or (path / constants.TRACE).is_file():
         return True
     if constants.SEED_TIMESTAMP.fullmatch(path.name):
@@ -52,7 +52,7 @@ def is_meant_as_bundle(path: Path) -> bool:
 
 
 def find_places(path: Path) -> Places:
-    """Every bundle at or below a directory."""
+    """Return every bundle at or below a directory."""
     found = Places()
     if is_meant_as_bundle(path):
         found.bundles.append(path)
@@ -111,7 +111,7 @@ def sniff_directory(path: Path) -> bool:
 
 
 def sniff_file(path: Path) -> bool:
-    """A zip with a bundle in it, or a `bundle.json` of ours."""
+    """Return whether a file is a zip with a bundle, or a `bundle.json`."""
     with open(path, "rb") as file:
         start = file.read(SNIFFED_BYTES)
     if path.name == constants.BUNDLE:

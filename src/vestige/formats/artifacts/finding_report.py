@@ -22,7 +22,7 @@ class Report:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, rule: str, file: str, message: str, place: str = "") -> None:
-        """A rule that does not belong to the profile is passed over."""
+        """Add a problem, unless its rule does not belong to the profile."""
         # Most bundles are valid, and are validated at the end of a test session: nothing is loaded
         # for them.
         from vestige.formats.artifacts.validation_rules import RULES, applies

@@ -37,7 +37,7 @@ _ASSERTION = {"pass": "assert_pass", "fail": "assert_fail", "skip": "assert_skip
 
 
 def write_run(source: RunToWrite, target: Path) -> Path:
-    """Into a folder, as `<suite>/<timestamp>`; or as the target itself, which is not there yet."""
+    """Write into a folder, as `<suite>/<timestamp>`, or to a target that does not exist."""
     info = source.run.info
     tests = [span for span in source.run.spans if span.type == TEST]
     if not tests:
@@ -61,7 +61,7 @@ def write_run(source: RunToWrite, target: Path) -> Path:
 
 
 def safe_name(suite: str) -> str:
-    """A suite's name as that of a folder."""
+    """Return the name of a suite as a folder name."""
     return re.sub(r"[^\w.-]+", "_", suite).strip("._")[:100] or "suite"
 
 
@@ -160,7 +160,7 @@ def _outcome(test: SpanInfo) -> str:
 
 
 def _write_files(source: RunToWrite, folder: Path) -> dict[str, list[str]]:
-    """Captured files, as they were; by the span in which they stand."""
+    """Write captured files unchanged, by the span that contains them."""
     owners: dict[str, list[str]] = {}
     taken = {constants.BUNDLE, *constants.PART_OF}
     for span in source.run.spans:
@@ -236,7 +236,7 @@ def _facts(source: RunToWrite, suite: str, timestamp: str) -> SuiteFacts:
 
 
 def _file(source: RunToWrite, path: str) -> bytes:
-    """A file that came with an imported bundle; of what it says, a new one is written."""
+    """Return the content of a recorded file; empty if the run has none under this path."""
     for span in source.run.spans:
         if span.type == "file" and span.attributes.get("path") == path:
             return source.body(span.input) or b""

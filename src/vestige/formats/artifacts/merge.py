@@ -99,7 +99,7 @@ def _owned(path: Path) -> dict[str, list[str]]:
 
 
 def _copy_files(shard: _Shard, folder: Path, number: int, hashes: dict[str, str]) -> dict[str, str]:
-    """Old name to new, of those that had to move."""
+    """Copy the files. Return the new names of those that had to be renamed."""
     moved: dict[str, str] = {}
     for entry in shard.bundle.files:
         path = target = constants.plain(entry.path)
@@ -157,7 +157,7 @@ def _copy(event: TraceEvent, trace: TraceFile, moved: dict[str, str]) -> None:
 
 
 def _close(step: Step, trace: TraceFile) -> None:
-    """Also of a case whose trace left its end to the next one."""
+    """Write the `case_end` of a case, also if its trace left the end to the next case."""
     case = step.case
     assert case is not None
     elapsed = case.end.elapsed_ms if case.end is not None else UNSET

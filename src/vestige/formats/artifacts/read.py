@@ -51,7 +51,7 @@ class Item(msgspec.Struct):
     """(rule, message): it is there, and not to be read."""
 
     def chunks(self) -> Iterator[bytes]:
-        """Its bytes. UnreadablePartError, if that fails."""
+        """Yield the bytes. Raise UnreadablePartError if that fails."""
         assert self.read is not None
         return self.read()
 
@@ -70,7 +70,8 @@ class Tree(Protocol):
         file."""
 
     def read(self, path: str, size_max: int) -> bytes | None:
-        """The start of one file, one byte more than the bound at most; None: there is none."""
+        """Return the start of a file, at most one byte more than the bound; None if it does not
+        exist."""
 
 
 def read_start(chunks: Iterator[bytes] | None, size_max: int) -> bytes | None:
@@ -121,7 +122,7 @@ class DirectoryTree:
         return read_start(self.chunks(path), size_max)
 
     def _folder(self, folder: str, prefix: str) -> Iterator[Item]:
-        """Folders as they are met, without recursion: a tree may be deeper than Python's stack."""
+        """Yield folders without recursion: a tree may be deeper than Python's stack."""
         waiting = [(folder, prefix)]
         while waiting:
             folder, prefix = waiting.pop()
@@ -266,7 +267,7 @@ class ZipTree:
 
 
 def open_zip(path: Path) -> zipfile.ZipFile:
-    """An archive whose list of files is not too long. UnreadablePartError otherwise."""
+    """Open an archive whose list of files is not too long. Raise UnreadablePartError otherwise."""
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
@@ -278,8 +279,10 @@ def open_zip(path: Path) -> zipfile.ZipFile:
 
 
 def zip_prefixes(archive: zipfile.ZipFile) -> dict[str, list[zipfile.ZipInfo]]:
-    """The folders of an archive that hold a `bundle.json`, outermost only, and what is in each: one
-    pass for all of them, for there may be as many bundles as files."""
+    """Return the outermost folders of an archive that hold a `bundle.json`, with their members.
+
+    One pass for all: an archive may have as many bundles as files.
+    """
     found: dict[str, list[zipfile.ZipInfo]] = {}
     for name in sorted(archive.namelist(), key=len):
         if name == constants.BUNDLE or name.endswith(f"/{constants.BUNDLE}"):

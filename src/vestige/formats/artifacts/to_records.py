@@ -65,7 +65,7 @@ def read_tree(tree: Tree) -> Source:
 
 
 def _read_head(tree: Tree) -> list[bytes]:
-    """The first lines that are not empty."""
+    """Return the first lines that are not empty."""
     data = tree.read(constants.TRACE, 2 * ARTIFACT_LINE_MAX) or b""
     lines = [line for line in data.split(b"\n")[:64] if line.strip()]
     return lines[:IDENTITY_LINES]
@@ -129,7 +129,7 @@ class _Reader:
                 self._note(constants.TRACE, f"line {number}", "trace-line", event)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """The lines of the trace, also an unfinished last one: a kill may tear it."""
+        """Yield the lines of the trace, with an incomplete last one, which a kill may leave."""
         rest, number = b"", 0
         for chunk in self._chunks(constants.TRACE):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -253,7 +253,7 @@ class _Reader:
                 self._note(item.path, "", error.rule, error.message)
 
     def _file(self, item: Item, number: int) -> Iterator[KnownRecord]:
-        """`number` nanoseconds after its case: they follow it, in their order."""
+        """Record a file `number` nanoseconds after its case, so that files keep their order."""
         hasher, size = hashlib.sha256(), 0
         chunks: list[bytes] | None = []
         for chunk in item.chunks():
@@ -278,7 +278,7 @@ class _Reader:
         )
 
     def _known_owners(self) -> dict[str, str]:
-        """Path to case: the manifest of later eras, and the real writer's own notes."""
+        """Return the case of each path, from the manifest of later eras and the writer's notes."""
         found: dict[str, str] = {}
         cases = self._json("manifest.json").get("cases")
         for case in cases if isinstance(cases, list) else ():

@@ -169,7 +169,7 @@ def _close(running: dict[str, Case], case: Case, event: TraceEvent) -> Step:
 
 
 def parse_events(lines: Sequence[bytes]) -> Iterable[TraceEvent]:
-    """The events of whole lines; what is none is passed over."""
+    """Return the events of complete lines. Lines that are not events are skipped."""
     try:
         return [_quick_event(line) for line in lines]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -25,7 +25,7 @@ _TIMES = ("started_at", "ended_at", "finished_at", "run_started_at")
 
 
 def check_untyped(path: str, data: bytes, report: Report) -> None:
-    """Any other `*.json`: JSON, or nothing at all."""
+    """Check any other `*.json`: it must be JSON, or blank."""
     if data.isspace() or not data:
         return
     try:
@@ -35,7 +35,7 @@ def check_untyped(path: str, data: bytes, report: Report) -> None:
 
 
 def check_typed(part: Part, data: bytes, inventory: Inventory, report: Report) -> Any:
-    """The value, as far as it is an object; else an empty one."""
+    """Check a typed file. Return its value if it is an object, else an empty one."""
     try:
         value = parse_json(data, report.profile == "strict")
     except DoubledKeyError as error:
@@ -172,7 +172,7 @@ def _check_index(value: dict[str, Any], path: str, inventory: Inventory, report:
 
 
 def find_incomplete(indexes: dict[str, Any], paths: list[str], report: Report) -> None:
-    """Logs and screenshots on disk that their index leaves out."""
+    """Find logs and screenshots on disk that their index leaves out."""
     for path, belongs in _INDEXED.items():
         files = indexes.get(path, {}).get("files")
         if not isinstance(files, list):

@@ -190,7 +190,7 @@ class _Walk:
 
 
 def _feed(item: Item, reader: _Reader) -> int:
-    """Its content, unhashed; how many bytes there were."""
+    """Check a file without hashing it. Return its size in bytes."""
     size = 0
     for chunk in item.chunks():
         size += len(chunk)

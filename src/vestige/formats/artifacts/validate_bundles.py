@@ -25,7 +25,7 @@ from vestige.formats.protocol import ValidationResult
 
 
 def check_path(path: Path, profile: Profile = "seed") -> Iterator[ValidationResult]:
-    """Every bundle at a path. NotFoundError: there is nothing to validate."""
+    """Validate every bundle at a path. Raise NotFoundError if there are none."""
     if path.is_dir():
         yield from _check_directory(path, profile)
     elif path.name == constants.BUNDLE:

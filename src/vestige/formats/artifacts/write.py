@@ -486,7 +486,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def _one_line(text: str) -> str:
-    """Control characters as escapes: a value must not look like two, or move a cursor."""
+    """Escape control characters, so that a value cannot look like two or move a cursor."""
     if text.isprintable():
         return text
     return "".join(

@@ -36,7 +36,7 @@ class BundleSection:
 
 
 def assemble(story: Story, generated_ns: int, max_events: int | None = None) -> bytes:
-    """The bundle of a run. `max_events` lowers the cap, and never raises it."""
+    """Return the bundle of a run. `max_events` lowers the cap, and never raises it."""
     head: dict[str, Any] = {
         "bundleVersion": BUNDLE_VERSION,
         "generatedAt": render_time(generated_ns),
@@ -105,7 +105,7 @@ class Page:
 
 
 def poll(story: Story, after: int = -1) -> Page:
-    """The events after a sequence: as many as a bundle would hold, and at least one."""
+    """Return events after a sequence number: as many as fit into a bundle, at least one."""
     found: Iterator[bytes] = story.events(after)
     events: list[bytes] = []
     size = 0

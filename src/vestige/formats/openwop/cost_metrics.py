@@ -61,7 +61,7 @@ def usage_of(span: SpanInfo) -> Usage | None:
 
 
 def has_usage(span: SpanInfo) -> bool:
-    """Quicker than `usage_of`, and it says the same."""
+    """Return whether `usage_of` would find usage, without building it."""
     if span.type != "llm":
         return False
     return any(
@@ -70,7 +70,7 @@ def has_usage(span: SpanInfo) -> bool:
 
 
 def model_of(span: SpanInfo) -> tuple[str, str]:
-    """(model, provider), in the one way in which providers are written there."""
+    """Return (model, provider), with the provider in OpenWOP's spelling."""
     attributes = span.attributes
     model, provider = attributes.get("model"), attributes.get("provider")
     return (
@@ -85,7 +85,10 @@ def cost_of(span: SpanInfo, usage: Usage, prices: Prices) -> float | None:
 
 
 def total(spans: Iterable[SpanInfo], prices: Prices) -> dict[str, Any] | None:
-    """The rollup over a run; None: it called no model. Model and provider are the last call's."""
+    """Return the sums of a run; None if it called no model.
+
+    Model and provider are those of the last call.
+    """
     tokens = {"input": 0, "output": 0}
     dollars: float | None = None
     took_ns = 0

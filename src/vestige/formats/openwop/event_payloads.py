@@ -163,7 +163,7 @@ class EventPayloads:
     # --- bodies -----------------------------------------------------------------------------
 
     def value(self, ref: BodyRef | None) -> Any:
-        """A body as JSON where it is an object or array, else as text; None: there was none."""
+        """Return a body as JSON if it is an object or array, else as text; None without a body."""
         if ref is None:
             return None
         try:
@@ -182,7 +182,7 @@ class EventPayloads:
 
 
 def value_of(data: bytes) -> Any:
-    """Bytes as a JSON value. Anything but an object or array, or one nested too deeply, is text."""
+    """Return bytes as a JSON value. Anything but an object or array of limited depth is text."""
     if data[:64].lstrip()[:1] not in (b"{", b"["):
         return text_of_bytes(data)
     try:
@@ -213,7 +213,7 @@ def public(attributes: Attributes) -> dict[str, Any]:
 
 
 def error_of(span: SpanInfo) -> dict[str, Any]:
-    """`{code, message, details?}` of a span that did not end well."""
+    """Return `{code, message, details?}` of a failed span."""
     status = span.status or "interrupted"
     return error_from(span.attributes, status)
 
@@ -260,5 +260,5 @@ def _call(span: SpanInfo) -> dict[str, Any]:
 
 
 def agent_id(component: str) -> str:
-    """There an agent's name has 3 to 256 characters."""
+    """Return an agent's name with 3 to 256 characters, as OpenWOP requires."""
     return component if 3 <= len(component) <= 256 else f"agent-{component}"[:256]

@@ -139,7 +139,7 @@ class Story:
 
     @cached_property
     def _variables(self) -> dict[str, Any]:
-        """The state that was last recorded."""
+        """Return the last recorded state."""
         for span in reversed(self._source.run.spans):
             if span.type in ("state", "snapshot") and (ref := span.input or span.output):
                 return self._part("variables", ref) or {}
@@ -175,7 +175,7 @@ class Story:
 
     @cached_property
     def _failed_node(self) -> SpanInfo | None:
-        """The innermost that failed last: the one to look at first."""
+        """Return the innermost node that failed last: the first one to look at."""
         nodes = [span for span in self._source.run.spans if span is not self.root]
         failed = [span for span in nodes if span.status not in ("ok", "cancelled", None)]
         parents = {span.parent_id for span in failed}
@@ -208,7 +208,7 @@ class Story:
 
     @cached_property
     def node_count(self) -> int:
-        """Distinct nodes over all events."""
+        """Return the number of distinct nodes in all events."""
         nodes = {span.id for span in self._source.run.spans if span is not self.root}
         spoken = {log.span_id for log in self._source.run.logs if log.span_id is not None}
         return len(nodes | spoken - {self.root_id})
@@ -309,7 +309,7 @@ class Story:
     # --- spans and notes ------------------------------------------------------------------------
 
     def spans(self) -> Iterator[bytes]:
-        """OTel-style, each with the attributes that are allowed to leave."""
+        """Return spans in the shape of OpenTelemetry, with the attributes that may be exported."""
         info = self.info
         shared = {"openwop.run_id": info.id, "openwop.workflow_id": workflow_id(info)}
         own = {**shared, "openwop.protocol_version": PROTOCOL_VERSION, **_spent(self._cost)}
@@ -342,7 +342,7 @@ class Story:
             yield self._annotation(note)
 
     def annotation(self, note_id: str) -> bytes:
-        """The one that a note became."""
+        """Return the annotation of a note."""
         return self._annotation(next(each for each in self._source.notes if each.id == note_id))
 
     def _annotation(self, note: Note) -> bytes:
@@ -350,7 +350,7 @@ class Story:
         return self.privacy.render(note_mapping.annotation_of(note, node_id))
 
     def find_span(self, node_id: str) -> str | None:
-        """The id of the span that a node is; None: there is no such node."""
+        """Return the id of the span of a node; None if there is no such node."""
         if node_id == self.root_id:
             return node_id
         return next(

@@ -194,7 +194,7 @@ def _names(attributes: Attributes) -> Iterable[str]:
 
 
 def _forms(name: str) -> Iterable[str]:
-    """A machine's name as it was recorded, and without its domain."""
+    """Return a machine's name as it was recorded, and without its domain."""
     for form in (name.strip("."), name.partition(".")[0]):
         lowered = form.lower()
         is_local = lowered in _NO_NAMES or lowered.startswith("localhost.")
@@ -203,7 +203,7 @@ def _forms(name: str) -> Iterable[str]:
 
 
 def _addressed(words: Iterable[str]) -> re.Pattern[str] | None:
-    """Short names, where they are part of an address."""
+    """Return a pattern for short names that are part of an address; None if there are none."""
     found = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     if not found:
         return None

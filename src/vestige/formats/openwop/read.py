@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 
 def load(path: Path) -> Any:
-    """The JSON value in a file. UnreadableError if it is too large, or no JSON."""
+    """Return the JSON value in a file. Raise UnreadableError if it is too large or not JSON."""
     try:
         with open(path, "rb") as file:
             data = file.read(OPENWOP_FILE_MAX + 1)
@@ -34,7 +34,7 @@ def load(path: Path) -> Any:
 
 
 def load_bundle(path: Path) -> Object:
-    """A document with the fields that reading requires."""
+    """Return a document with the fields that reading requires."""
     document = load(path)
     if not isinstance(document, dict):
         raise UnreadableError(f"{path}: no OpenWOP bundle (expected an object).")
@@ -53,7 +53,7 @@ def load_bundle(path: Path) -> Object:
 
 
 def object_of(value: Any) -> Object:
-    """A value that should be an object; an empty one where it is not."""
+    """Return a value that should be an object, or an empty object."""
     return value if isinstance(value, dict) else {}
 
 

@@ -247,7 +247,7 @@ _GONE: Final = object()
 
 
 def encode(value: Any) -> bytes:
-    """Any JSON value, also with numbers and characters that the quick encoder refuses."""
+    """Encode any JSON value, also with numbers and characters that the quick encoder refuses."""
     try:
         return _encode(value)
     except (OverflowError, UnicodeEncodeError, RecursionError, TypeError):

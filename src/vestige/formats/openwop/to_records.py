@@ -240,7 +240,7 @@ class Reader:
     # --- events -------------------------------------------------------------------------------
 
     def _look_ahead(self) -> None:
-        """Events after a node's start that add to its span."""
+        """Collect the events after a node's start that add to its span."""
         begun: set[str] = set()
         for event in self._events:
             kind, node = event.get("type"), _node(event)
@@ -358,7 +358,7 @@ class Reader:
         return self._closed(self._call(event), status, facts, payload.get("outcome"), payload)
 
     def _usage(self, event: Object, node: str) -> Iterator[KnownRecord]:
-        """A model call without a node: a span that ends at once."""
+        """Record a model call without a node: a span that ends at once."""
         payload = object_of(event.get("payload"))
         key = f"\0usage {self._seq}"
         self._open[key] = (self._span_id(key), self._now_ns)

@@ -37,7 +37,7 @@ def is_object(value: Any) -> bool:
 
 
 def is_int(value: Any) -> bool:
-    """JSON Schema takes 3.0 for an integer too."""
+    """Return whether a value is an integer. JSON Schema accepts 3.0, too."""
     if isinstance(value, float):
         return value.is_integer()
     return isinstance(value, int) and not isinstance(value, bool)

@@ -43,10 +43,10 @@ class BundleContent(Protocol):
         """Sizes, counts and hashes of its components are filled in by the writer."""
 
     def snapshots(self) -> Iterator[str]:
-        """Each one JSON object on one line, oldest first."""
+        """Yield the snapshots, oldest first: one JSON object per line."""
 
     def logs(self) -> Iterator[str]:
-        """Each one JSON object on one line, oldest first."""
+        """Yield the log entries, oldest first: one JSON object per line."""
 
     def files(self) -> Iterator[ContentFile]: ...
 

@@ -119,7 +119,7 @@ class CallSpans:
 
     @property
     def left_out(self) -> bool:
-        """Were there more calls than are taken?"""
+        """Return whether there were more calls than the limit."""
         return self._made >= BUNDLE_EVENTS_MAX
 
     # --- events of a session ---------------------------------------------------------------------
@@ -265,7 +265,7 @@ class CallSpans:
     def _iter_message(
         self, evaluation: _Evaluation, time_ns: int, message: Object
     ) -> Iterator[KnownRecord]:
-        """A message to the model: the turn before it is over."""
+        """Convert a message to the model, which ends the turn before it."""
         yield from self._end_turn(evaluation)
         self._add_message(evaluation, message)
         evaluation.asked_ns = time_ns
@@ -482,7 +482,7 @@ class CallSpans:
 
 
 def has_transcript(lines: Iterable[str]) -> bool:
-    """Does a log hold entries of a transcript?"""
+    """Return whether a log has entries of a transcript."""
     return any(TRANSCRIPT in line for line in lines)
 
 
@@ -499,13 +499,13 @@ def _find_key(key: Key, known: Mapping[Key, object]) -> Key:
 
 
 def _call(tool: _Tool) -> Object:
-    """A tool call as a model's message has it."""
+    """Return a tool call as in the message of a model."""
     function = {"name": tool.name, "arguments": tool.arguments}
     return {"id": tool.call_id, "type": "function", "function": function}
 
 
 def _answer(turn: _Turn) -> Object:
-    """A turn as a message of the conversation."""
+    """Return a turn as a message of the conversation."""
     content: Any = "\n\n".join(text for text in turn.texts if text) or None
     thought = "\n\n".join(text for text in turn.thoughts if text)
     message: dict[str, Any] = {"role": "assistant", "content": content}
@@ -517,7 +517,7 @@ def _answer(turn: _Turn) -> Object:
 
 
 def _usage(found: Object) -> dict[str, int]:
-    """Token counts by the names that attributes have."""
+    """Return token counts under the names of attributes."""
     usage: dict[str, int] = {}
     for name, keys in _COUNTS.items():
         count = next((found[key] for key in keys if type(found.get(key)) is int), None)
@@ -539,7 +539,7 @@ def _agrees(usage: Mapping[str, int], total: Mapping[str, int]) -> bool:
 
 
 def _text_of(detail: Object, inner: Object) -> str:
-    """The text of an entry, whichever adapter wrote it."""
+    """Return the text of an entry of any adapter."""
     message = _mapping(inner.get("message"))
     item = _mapping(inner.get("item"))
     for value in (

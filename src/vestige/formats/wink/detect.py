@@ -20,7 +20,7 @@ _SEEN_MAX: Final = 2_000
 
 
 def is_readable(path: Path) -> bool:
-    """A bundle, a file of snapshots, or a folder of them. Never raises."""
+    """Return whether a path is a bundle, a file of snapshots, or a folder of them. Never raises."""
     try:
         if path.is_dir():
             return next(_inside(path, _SEEN_MAX), None) is not None
@@ -30,7 +30,7 @@ def is_readable(path: Path) -> bool:
 
 
 def find_runs(path: Path) -> Iterator[Path]:
-    """The bundle at a path, or those in a folder, oldest first."""
+    """Return the bundle at a path, or those in a folder, oldest first."""
     if path.is_dir():
         yield from sorted(_inside(path), key=lambda each: (_modified(each), each.name))
     else:
@@ -38,7 +38,7 @@ def find_runs(path: Path) -> Iterator[Path]:
 
 
 def find_latest(folder: Path) -> Path | None:
-    """The most recent bundle or file of snapshots in a folder."""
+    """Return the most recent bundle or file of snapshots in a folder."""
     return max(_inside(folder), key=lambda each: (_modified(each), each.name), default=None)
 
 

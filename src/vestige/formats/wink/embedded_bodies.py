@@ -62,7 +62,7 @@ class Packer:
         return digest
 
     def refer(self, data: bytes, member: str, line: int | None = None) -> str:
-        """A body that another member of the bundle holds."""
+        """Refer to a body in another member of the bundle."""
         digest = hashlib.sha256(data).hexdigest()
         self.recipes.setdefault(digest, Recipe(digest, len(data), member=member, line=line))
         return digest

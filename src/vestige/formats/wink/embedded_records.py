@@ -93,7 +93,7 @@ class RecordParts:
             yield encode(batch)
 
     def _describe(self, ref: BodyRef) -> tuple[str | None, BodyInfo | None]:
-        """A body as a record carries it: inside, or by its hash."""
+        """Return a body as a record has it: inline, or by its hash."""
         if ref.id is None:
             return None, BodyInfo(spilled_bytes=ref.size_bytes)
         known = self._described.get(ref.id)
@@ -150,7 +150,7 @@ class _Numbers:
 
 
 def records_of(run: Run, describe: Describe) -> Iterator[KnownRecord]:
-    """The records that fold to this run again, in the order in which things happened."""
+    """Yield records from which this run can be built again, in order of time."""
     numbers = _Numbers(run.info.id)
     links: dict[str, list[Link]] = {}
     for link in run.links:
@@ -261,7 +261,7 @@ def has_records(content: ZipContent) -> bool:
 def read_records(
     content: ZipContent, run_id: str, problems: list[Problem]
 ) -> Iterator[KnownRecord]:
-    """The records of one run, bodies inside, numbered again."""
+    """Yield the records of one run with their bodies and new sequence numbers."""
     component = content.manifest.component("records")
     bodies = Unpacker(content)
     number = _Numbers(run_id).next
@@ -291,7 +291,7 @@ def read_records(
 
 
 def _batches(chunks: Iterator[bytes]) -> Iterator[tuple[Sequence[AnyRecord], int]]:
-    """Records of many lines at once: taking them one by one would take twice as long."""
+    """Yield records of many lines at once, which takes half the time."""
     rest = b""
     for chunk in chunks:
         data = rest + chunk
@@ -306,7 +306,7 @@ def _batches(chunks: Iterator[bytes]) -> Iterator[tuple[Sequence[AnyRecord], int
 
 
 def _fill(record: SpanOpen | SpanClose | Log, bodies: Unpacker) -> bool:
-    """Put the body that is elsewhere in the bundle into the record; False: it is nowhere."""
+    """Put a body from elsewhere in the bundle into the record. Return False if it is missing."""
     info = record.body_info
     assert info is not None
     if info.spilled_bytes is None:

@@ -140,7 +140,7 @@ class RunContent:
                 yield ContentFile(path, ref.size_bytes, self._opener(ref)), ref
 
     def _is_there(self, ref: BodyRef) -> bool:
-        """A body that retention removed keeps its id and size: only reading it shows that."""
+        """Return whether a body can be read: a deleted one keeps its id and size."""
         assert ref.id is not None
         if ref.id not in self._there:
             self._there[ref.id] = self._read(ref) is not None

@@ -83,7 +83,7 @@ class LogEntry:
 
 
 def parse_object(line: str) -> dict[str, Any] | str:
-    """A JSON object; or why it is none."""
+    """Return a JSON object, or the reason why the line is not one."""
     try:
         raw = line.encode()
     except UnicodeEncodeError:
@@ -97,7 +97,7 @@ def parse_object(line: str) -> dict[str, Any] | str:
 
 
 def parse_snapshot(line: str, index: int = 0) -> SnapshotPayload:
-    """A snapshot; one that is not valid says why, and keeps its line."""
+    """Return a snapshot. An invalid one has the reason, and its line."""
     found = parse_object(line)
     if isinstance(found, str):
         return SnapshotPayload("", "", index=index, errors=(found,), raw=line)
@@ -149,7 +149,7 @@ def _slices(value: Any) -> tuple[tuple[SnapshotSlice, ...], list[str]]:
 
 
 def parse_log(line: str) -> LogEntry | None:
-    """An entry, its odd values as text; None if this is not an entry at all."""
+    """Return a log entry with unusual values as text; None if the line is not an entry."""
     found = parse_object(line)
     if isinstance(found, str) or not ({"timestamp", "message", "event"} & found.keys()):
         return None
@@ -179,7 +179,7 @@ def render_log(entry: LogEntry) -> str:
 
 
 def single_line(data: bytes) -> str | None:
-    """A body that may stand in a file of lines: what looks like a JSON object, on one line."""
+    """Return a JSON object on one line, for a file of lines; None if the body is not an object."""
     text = data.decode(errors="surrogateescape").strip()
     if not text.startswith("{"):
         return None

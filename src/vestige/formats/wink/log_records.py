@@ -49,7 +49,7 @@ _INT_MAX: Final = 2**63 - 1
 
 
 def to_ns(text: str) -> int | None:
-    """An ISO time in nanoseconds; None if it is none, or one that no record can have."""
+    """Parse an ISO time to nanoseconds; None if it is invalid, or out of the range of records."""
     when = parse_time(text)
     if when is None:
         return None
@@ -58,7 +58,7 @@ def to_ns(text: str) -> int | None:
 
 
 def to_iso(ns: int) -> str:
-    """ISO 8601, UTC, microseconds: as every time in a bundle is written."""
+    """Format as ISO 8601 in UTC with microseconds, like every time in a bundle."""
     return (_EPOCH + timedelta(microseconds=ns // 1000)).isoformat()
 
 

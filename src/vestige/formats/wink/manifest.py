@@ -154,7 +154,7 @@ def _merged(data: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def render_manifest(manifest: Manifest) -> bytes:
-    """Indented, as people open it; the same manifest always gives the same bytes."""
+    """Return indented JSON, for people. Equal manifests give equal bytes."""
     data = manifest_data(manifest)
     try:
         raw = msgspec.json.encode(data)
@@ -315,7 +315,7 @@ def _check_values(manifest: Manifest, where: str) -> None:
 
 
 def _check_nesting(raw: bytes, where: str) -> None:
-    """Before anything recursive sees it."""
+    """Refuse deeply nested JSON, before recursive code reads it."""
     if nesting(raw, BUNDLE_NESTING_MAX) > BUNDLE_NESTING_MAX:
         raise BundleCorruptedError(
             f"{where}: {MANIFEST} is nested deeper than {BUNDLE_NESTING_MAX} levels."
@@ -342,12 +342,12 @@ def nesting(raw: bytes, most: int) -> int:
 
 
 def _open_depth(left: bytes, most: int) -> int:
-    """Brackets that were never closed: a decoder goes down all the same."""
+    """Return a depth over the limit if too many brackets are open: a decoder would recurse."""
     return most + 1 if left.count(b"[") + left.count(b"{") > most else 0
 
 
 def parse_time(text: str) -> datetime | None:
-    """An ISO 8601 time; one without an offset is UTC."""
+    """Parse an ISO 8601 time. A time without an offset is UTC."""
     from datetime import UTC
 
     try:

@@ -34,7 +34,7 @@ def notes_extra(source: RunToWrite) -> Iterator[Extra]:
 
 
 def read_notes(content: ZipContent, run_id: str) -> list[Note]:
-    """The notes of a bundle, as being about this run: it may have another id here."""
+    """Return the notes of a bundle with the id of this run, which may differ in the bundle."""
     if not content.has(NOTES):
         return []
     component = content.manifest.component(NAME)

@@ -78,7 +78,7 @@ class LaterContent(Members):
                     yield LATER_ROOT + path, number, line.decode(errors="surrogateescape")
 
     def files(self) -> Iterator[ContentFile]:
-        """The workspace as such, and every single document that the bundle has as an artifact."""
+        """Return the files: the workspace, and each document that the bundle has as an artifact."""
         for name in self.names():
             path = name.removeprefix(LATER_ROOT)
             if path in (*_SESSIONS, _LOG, "manifest.json") or path == name:
@@ -197,7 +197,7 @@ class LaterContent(Members):
 
 
 def _shown(name: str) -> str:
-    """The path of a member as a file of the bundle."""
+    """Return the path of a member as a file of the bundle."""
     path = name.removeprefix(LATER_ROOT)
     inside = path.removeprefix(_FILESYSTEM)
     return f"artifacts/{path}" if inside == path else f"workspace/{inside}"

@@ -92,7 +92,7 @@ class Members:
         )
 
     def names(self) -> Iterator[str]:
-        """Names of all members except folders."""
+        """Return the names of all members except folders."""
         return (name for name in self._members if not name.endswith("/"))
 
     def has(self, name: str) -> bool:
@@ -206,7 +206,7 @@ class Members:
         return lambda: io.BufferedReader(_Reader(self.verified(name)))
 
     def expected(self, name: str) -> str | None:
-        """The sha256 that a member should have, where the bundle says."""
+        """Return the sha256 that the bundle states for a member."""
         return None
 
     def warn(self, member: str, place: str, rule: str, message: str) -> None:
@@ -275,7 +275,7 @@ class ZipContent(Members):
                 yield component.path, number, line.decode(errors="surrogateescape")
 
     def files(self) -> Iterator[ContentFile]:
-        """Under the names that they are stored by, which are safe; never those that they had."""
+        """Yield the files under the safe names of their members, never under the original names."""
         for name in self._file_names():
             yield ContentFile(name.removeprefix(self._root), self.size(name), self.opener(name))
 
@@ -365,7 +365,7 @@ class ZipContent(Members):
         return damaged
 
     def file_hashes(self) -> dict[str, str]:
-        """The hash of each file by its member's name, where the bundle has a listing."""
+        """Return the hash of each file by the name of its member, if the bundle has a listing."""
         component = self._manifest.component("files")
         if component is None or component.listing is None:
             return {}
@@ -457,7 +457,7 @@ class ZipContent(Members):
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes | None]]:
-    """Lines that are not blank, with their numbers; None for one that is too long to hold."""
+    """Yield lines that are not blank, with their numbers; None for a line over the limit."""
     pieces: list[bytes] = []
     size = number = 0
     for chunk in chunks:

@@ -159,13 +159,14 @@ class _Parts:
         self._ended_ns = max(to_ns(execution.ended_at or "") or 0, self._started_ns)
 
     def records(self) -> Iterator[KnownRecord]:
-        """A whole run."""
+        """Yield the records of the run."""
         yield self._open_root()
         yield from self.components()
         yield from self._close_root()
 
     def components(self) -> Iterator[KnownRecord]:
-        """Snapshots and log entries by their time, the calls that they tell of, then the files."""
+        """Yield snapshots and log entries in order of time, the calls that they describe, then the
+        files."""
         wants_calls = self.wants_calls()
         transcript = wants_calls and has_transcript(self.content.logs())
         calls = CallSpans(self.run_id, self.root, self.content.manifest, transcript)
@@ -497,7 +498,8 @@ class _WithRecords(_Parts):
         return self._bodies.isdisjoint(_key(path, data) for path in paths)
 
     def wants_calls(self) -> bool:
-        """Recorded calls are better than what events tell of them."""
+        """Return whether to derive calls from events: not if calls were recorded, which is more
+        exact."""
         return not self._has_calls
 
     def _update_root(self, root: SpanOpen) -> Iterator[SpanUpdate]:
@@ -566,7 +568,7 @@ def error_attributes(error: dict[str, Any] | None) -> Attributes:
 
 
 def manifest_body(text: bytes) -> Manifest | None:
-    """The manifest that is the body of an imported bundle's root; None if this is another body."""
+    """Return the manifest in the body of an imported bundle's root; None for another body."""
     try:
         return parse_manifest(text, "")
     except DebugBundleError:

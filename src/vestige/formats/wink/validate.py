@@ -17,7 +17,7 @@ from vestige.limits import BUNDLE_PROBLEMS_MAX
 
 
 def check_path(path: Path) -> Sequence[Problem]:
-    """Everything that can be compared is: structure, sizes, hashes, every entry."""
+    """Compare all that can be compared: structure, sizes, hashes, every entry."""
     try:
         content = open_content(path)
     except VestigeError as error:

@@ -52,7 +52,7 @@ __all__ = ["ZipContent", "name_files", "target_path", "write_bundle"]
 
 
 def target_path(target: str | os.PathLike[str], bundle_id: str) -> Path:
-    """The file that a target means: one without a suffix, or that ends in `/`, is a folder."""
+    """Return the file of a target. A target without a suffix, or with a final `/`, is a folder."""
     text = os.fspath(target)
     path = Path(text)
     if text.endswith(("/", os.sep)) or path.is_dir() or not path.suffix:
@@ -134,7 +134,7 @@ def _with_losses(made: Component, listed: Component | None) -> Component:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    """The same for the same name, on every machine and at any time."""
+    """Return the header of a member, equal for equal names on every machine and at any time."""
     info = zipfile.ZipInfo(name)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.create_system = 3
@@ -189,7 +189,7 @@ def _write_chunks(archive: Archive, name: str, chunks: Iterable[bytes]) -> Compo
 
 
 def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Fewer, larger writes: each costs a call into zlib."""
+    """Join chunks into fewer, larger ones: each costs a call of zlib."""
     pieces: list[bytes] = []
     size = 0
     for chunk in chunks:
@@ -203,7 +203,7 @@ def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _write_files(archive: Archive, files: Iterable[ContentFile]) -> Component | None:
-    """The files, sorted by name, and then the listing of their hashes."""
+    """Write the files, sorted by name, and then the listing of their hashes."""
     every = _name_all(files)
     named = fit_files(every)
     if not named:
@@ -229,7 +229,7 @@ def _write_files(archive: Archive, files: Iterable[ContentFile]) -> Component | 
 
 
 def name_files(files: Iterable[ContentFile]) -> dict[str, ContentFile]:
-    """Each file that will be in the bundle, under a name that is safe and its own."""
+    """Yield each file of the bundle with a name that is safe and unique."""
     return fit_files(_name_all(files))
 
 

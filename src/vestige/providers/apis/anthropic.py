@@ -58,7 +58,7 @@ SETTINGS = ("tool_choice", "thinking")
 
 
 def read_request(body: bytes, data: dict[str, Any]) -> Request:
-    """A Messages request; `data` is `body`, decoded."""
+    """Parse a Messages request; `data` is `body`, decoded."""
     layout = Layout(body)
     items = as_list(data.get("messages"))
     spans = layout.items("messages", len(items))
@@ -201,7 +201,7 @@ def _find_own_problems(item: dict[str, Any], last: bool) -> list[str]:
 
 
 def read_response(data: dict[str, Any]) -> Response:
-    """A whole answer, or an error body."""
+    """Parse a complete answer, or an error body."""
     error = error_text(data.get("error"))
     content = data.get("content")
     return Response(
@@ -217,7 +217,7 @@ def read_response(data: dict[str, Any]) -> Response:
 
 
 def read_stream(events: list[dict[str, Any]]) -> Response:
-    """The events of a streamed answer, put together as it would have come whole."""
+    """Assemble the events of a streamed answer."""
     message: dict[str, Any] = {}
     usage: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}

@@ -64,7 +64,7 @@ _CAPITAL = re.compile(r"[A-Z]")
 
 
 def read_request(body: bytes, data: dict[str, Any]) -> Request:
-    """A generateContent request; `data` is `body`, decoded."""
+    """Parse a generateContent request; `data` is `body`, decoded."""
     layout = Layout(body)
     content = data.get("contents")
     is_single = not isinstance(content, list)
@@ -106,7 +106,7 @@ def find_model(value: object) -> str | None:
 
 
 def _get(data: dict[str, Any], name: str) -> Any:
-    """A field by its name in camel case, or in snake case."""
+    """Return a field by its name in camel case, or in snake case."""
     if name in data:
         return data[name]
     return data.get(_CAPITAL.sub(lambda m: "_" + m.group().lower(), name))
@@ -213,12 +213,12 @@ def _find_problems(items: list[Any], paths: list[str], talk: list[Message]) -> l
 
 
 def read_response(data: dict[str, Any]) -> Response:
-    """A complete answer, or an error body."""
+    """Parse a complete answer, or an error body."""
     return read_stream([data])
 
 
 def read_stream(events: list[dict[str, Any]]) -> Response:
-    """The chunks of a streamed answer: each is an answer of its own, with the next parts."""
+    """Assemble the chunks of a streamed answer. Each chunk is an answer with the next parts."""
     texts: list[str] = []
     calls: list[ToolCall] = []
     found: list[MessagePart] = []

@@ -26,12 +26,12 @@ FINISH = {"stop": "stop", "length": "length", "load": "load", "unload": "unload"
 
 
 def read_response(data: dict[str, Any]) -> Response:
-    """A whole answer, or an error body."""
+    """Parse a complete answer, or an error body."""
     return read_stream([data])
 
 
 def read_stream(events: list[dict[str, Any]]) -> Response:
-    """The lines of a streamed answer."""
+    """Assemble the lines of a streamed answer."""
     texts: list[str] = []
     calls: list[ToolCall] = []
     parts: list[MessagePart] = []

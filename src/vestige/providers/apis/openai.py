@@ -85,7 +85,7 @@ FINISH = {
 
 
 def read_request(body: bytes, data: dict[str, Any]) -> Request:
-    """A chat completions request; `data` is `body`, decoded."""
+    """Parse a chat completions request; `data` is `body`, decoded."""
     layout = Layout(body)
     items = as_list(data.get("messages"))
     spans = layout.items("messages", len(items))
@@ -154,7 +154,7 @@ def read_tool(item: object, span: tuple[int, int]) -> ToolSchema:
 
 
 def content_text(content: object) -> str:
-    """The text of a content: a string, or parts of which some have text."""
+    """Return the text of a content: a string, or the parts that have text."""
     if isinstance(content, str):
         return content
     return join_texts([_block_text(part) for part in dicts(content)])
@@ -201,7 +201,7 @@ def _message(item: dict[str, Any]) -> Message:
 
 
 def read_message_parts(item: dict[str, Any], calls: list[ToolCall]) -> list[MessagePart]:
-    """The parts of a message: thinking, content, media beside the content, tool calls."""
+    """Return the parts of a message: thinking, content, media beside the content, tool calls."""
     parts = [*_thinking_parts(item), *read_parts(item.get("content"))]
     parts += read_parts({"type": "refusal", "refusal": r} if (r := item.get("refusal")) else None)
     parts += read_parts([b for b in as_list(item.get("images")) if isinstance(b, dict)])
@@ -222,14 +222,14 @@ def _thinking_parts(item: dict[str, Any]) -> list[MessagePart]:
 
 
 def call_part(call: ToolCall) -> MessagePart:
-    """A tool call as a part of its message."""
+    """Return a tool call as a part of its message."""
     return MessagePart(
         kind="tool_call", name=call.name or None, call_id=call.id, text=call.arguments
     )
 
 
 def result_part(result: ToolResult) -> MessagePart:
-    """A tool result as a part of its message."""
+    """Return a tool result as a part of its message."""
     return MessagePart(
         kind="tool_result",
         call_id=result.call_id,
@@ -278,7 +278,8 @@ def _find_problems(items: list[Any], read: list[_ReadItem]) -> list[str]:
 
 
 def _is_ollamas(items: list[Any]) -> bool:
-    """Its own API: arguments are an object, calls may have no id, and a result names its tool."""
+    """Return whether messages are those of Ollama's API: arguments are an object, calls may have no
+    id, and a result names its tool."""
     for item in dicts(items):
         if "tool_name" in item and "tool_call_id" not in item:
             return True
@@ -315,7 +316,7 @@ def _find_own_problems(item: dict[str, Any]) -> list[str]:
 
 
 def read_response(data: dict[str, Any]) -> Response:
-    """A whole answer, or an error body."""
+    """Parse a complete answer, or an error body."""
     choice = next(iter(dicts(data.get("choices"))), {})
     message = as_dict(choice.get("message"))
     text = content_text(message.get("content")) or as_str(message.get("refusal"))
@@ -335,7 +336,7 @@ def read_response(data: dict[str, Any]) -> Response:
 
 
 def read_stream(events: list[dict[str, Any]]) -> Response:
-    """The chunks of a streamed answer."""
+    """Assemble the chunks of a streamed answer."""
     texts: list[str] = []
     parts: list[MessagePart] = []
     audio = _Audio()

@@ -50,7 +50,7 @@ REFERENCES = ("previous_response_id", "conversation", "prompt")
 
 
 def read_request(body: bytes, data: dict[str, Any]) -> Request:
-    """A Responses request; `data` is `body`, decoded."""
+    """Parse a Responses request; `data` is `body`, decoded."""
     layout = Layout(body)
     content = data.get("input")
     is_single = isinstance(content, str)
@@ -123,7 +123,7 @@ def _message(item: object, begin: int, end: int) -> Message:
 
 
 def _read_item(item: dict[str, Any]) -> list[MessagePart]:
-    """The parts of one item: of a message its content, of any other the item itself."""
+    """Return the parts of one item: the content of a message, or any other item itself."""
     if item.get("type") in (None, "", "message"):
         return read_parts(item.get("content"))
     return [read_part(item)] if item.get("type") != "item_reference" else []
@@ -170,7 +170,7 @@ def _find_problems(
 
 
 def read_response(data: dict[str, Any]) -> Response:
-    """A whole answer, or an error body."""
+    """Parse a complete answer, or an error body."""
     output = dicts(data.get("output"))
     calls = [call for call in map(_call, output) if call]
     texts = [content_text(item.get("content")) for item in output if item.get("type") == "message"]

@@ -71,12 +71,12 @@ class FailureGroup:
 
     @property
     def signature(self) -> Signature:
-        """The signature of its newest run."""
+        """Return the signature of the newest run."""
         return self.failures[0].signature
 
     @property
     def id(self) -> str:
-        """An id that the same failures always have."""
+        """Return an id that equal failures always have."""
         signature = min(failure.signature for failure in self.failures)
         fields = (signature.kind, signature.subject, signature.error, signature.place)
         return "g" + sha256("\0".join((*fields, signature.text)).encode()).hexdigest()[:6]
@@ -91,7 +91,7 @@ class FailureGroup:
 
     @property
     def versions(self) -> list[str]:
-        """The commits of its runs, newest first, each once."""
+        """Return the commits of the runs, newest first, each once."""
         return list(dict.fromkeys(each.version for each in self.failures if each.version))
 
     def trend(self, start_ns: int, end_ns: int) -> list[int]:

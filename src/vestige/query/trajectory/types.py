@@ -134,7 +134,7 @@ class Step:
 
     @property
     def answer_text(self) -> str:
-        """The text and code of the answer, without thinking and tool calls."""
+        """Return the text and code of the answer, without thinking and tool calls."""
         return "\n".join(item.text for item in self.answer if item.kind in ("text", "code"))
 
     def items(self) -> Iterator[Item]:

@@ -46,12 +46,12 @@ class File:
 
     @property
     def content(self) -> BodyRef | None:
-        """The bytes: a recorded file's output, an imported file's input."""
+        """Return the bytes: a recorded file's output, an imported file's input."""
         return self.span.output or self.span.input
 
     @property
     def side(self) -> str:
-        """The side of the span that holds the bytes: `output` or `input`."""
+        """Return the side of the span that holds the bytes: `output` or `input`."""
         return "input" if self.span.output is None and self.span.input is not None else "output"
 
     @property

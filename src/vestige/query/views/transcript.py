@@ -467,7 +467,7 @@ class TranscriptAnswer(CommandAnswer):
 
     @cached_property
     def _common_model(self) -> str | None:
-        """The model of most steps, which the head names."""
+        """Return the model of most steps, which the head names."""
         counts = Counter(step.model for step in self.trajectory.steps if step.model)
         return counts.most_common(1)[0][0] if counts else None
 

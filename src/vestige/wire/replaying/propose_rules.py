@@ -58,7 +58,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
     @property
     def is_another_request(self) -> bool:
-        """Whether a difference is neither a generated value nor an order."""
+        """Return whether a difference is neither a generated value nor an order."""
         return any(not each.kinds for each in self.differences)
 
     def lines(self) -> list[str]:

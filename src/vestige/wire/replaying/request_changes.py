@@ -39,7 +39,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The path as it is written."""
+        """Return the path as the user wrote it."""
         text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
         return text.removeprefix(".")
 

@@ -24,7 +24,7 @@ Schema = dict[str, Any]
 
 @cache
 def schema_of(struct: Any) -> Schema:
-    """The schema of a struct, without `$ref`: small, and easy to walk."""
+    """Return the schema of a struct without `$ref`, which is small and easy to walk."""
     (schema,), definitions = msgspec.json.schema_components((struct,))
     found: Schema = _inlined(schema, definitions)
     return found
@@ -63,7 +63,7 @@ def trace_schema(versions: tuple[int, ...] = (1,)) -> Schema:
 
 
 def published() -> dict[str, Schema]:
-    """File name to schema: what schemas/artifacts/ holds."""
+    """Return the schemas of schemas/artifacts/ by file name."""
     found = {"bundle": bundle_schema()}
     for part in (*constants.PARTS, *constants.LATER_PARTS):
         if part.type is not None:
@@ -113,6 +113,6 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 def _sorted_titles(schema: Schema) -> Schema:
-    """The title first, for a reader."""
+    """Put the title first, for readers."""
     first: Schema = {key: schema[key] for key in ("title", "description") if key in schema}
     return {**first, **schema}

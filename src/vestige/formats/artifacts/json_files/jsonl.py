@@ -108,8 +108,10 @@ class Lines:
             self.check(line)
 
     def take_block(self, lines: list[bytes]) -> bool:
-        """Whole lines at once. False: not all of them are right; they are to be taken one by
-        one."""
+        """Check many complete lines at once.
+
+        Return False if some are invalid, and must be checked one by one.
+        """
         if self.report.profile == "strict":
             return False
         try:

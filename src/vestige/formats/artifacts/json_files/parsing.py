@@ -31,7 +31,7 @@ class NotJsonError(Exception):
 
 
 def parse_json(data: bytes, unique_keys: bool = False) -> Any:
-    """The value. Whitespace alone is refused as `json-empty`."""
+    """Return the value. Raise for whitespace alone (`json-empty`)."""
     if not unique_keys:
         try:
             return _quick(data)
@@ -45,7 +45,7 @@ def is_json(name: str) -> bool:
 
 
 def is_valid_json(name: str, data: bytes) -> bool:
-    """Would a validator take these bytes under this name?"""
+    """Return whether a validator would accept these bytes under this name."""
     lines = [data] if name.endswith(".json") else data.split(b"\n")
     try:
         for line in lines:
@@ -57,7 +57,7 @@ def is_valid_json(name: str, data: bytes) -> bool:
 
 
 def parse_variables(data: bytes) -> dict[str, str]:
-    """The `NAME=value` lines of diagnostics/env_redacted.txt."""
+    """Parse the `NAME=value` lines of diagnostics/env_redacted.txt."""
     found = {}
     for line in data.decode(errors="replace").split("\n"):  # a value may hold other ends of lines
         name, equals, value = line.strip().partition("=")
@@ -67,7 +67,7 @@ def parse_variables(data: bytes) -> dict[str, str]:
 
 
 def parse_quoted(data: bytes) -> dict[str, str]:
-    """Those of repro.env, as they were before they were quoted for a shell."""
+    """Parse the variables of repro.env, and undo the quoting for a shell."""
     found = {}
     for name, value in parse_variables(data).items():
         try:

@@ -29,7 +29,7 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
 
 
 def find_faults(value: Any, schema: Schema, pointer: str = "") -> Iterator[Fault]:
-    """Depth first, in the order of the schema."""
+    """Yield the mismatches depth-first, in the order of the schema."""
     if "anyOf" in schema:
         yield from _any_of(value, schema, pointer)
         return
@@ -54,7 +54,7 @@ def is_type(value: Any, name: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: as JSON, short."""
+    """Return a value for a message: short JSON."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
     text = json.dumps(value, ensure_ascii=True)

@@ -41,7 +41,7 @@ def find_fault(name: str) -> str | None:
 
 
 def safe_path(path: str) -> str:
-    """The path under which a captured file is stored; a safe one stays as it is."""
+    """Return the path under which a captured file is stored. A safe path is unchanged."""
     long = len(path) > PATH_MAX // 4 and len(path.encode(errors="surrogatepass")) > PATH_MAX
     if not long and find_fault(path) is None and not path.endswith("/"):
         return path

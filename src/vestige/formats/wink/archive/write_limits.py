@@ -55,7 +55,7 @@ def fit_files(named: Mapping[str, T]) -> dict[str, T]:
 
 
 def report_skipped(files: Iterable[ContentFile]) -> list[Skipped] | None:
-    """Those that did not fit."""
+    """Return the files that did not fit, with the reason; None if all did."""
     skipped: list[Skipped] = []
     more = 0
     for file in files:
