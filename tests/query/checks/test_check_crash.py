@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 import vestige
-from support.planted_bugs import all_findings, evidence_of, findings, recording, span_named
+from support.planted_bugs import (
+    all_findings,
+    answer,
+    call,
+    evidence_of,
+    findings,
+    recording,
+    span_named,
+)
 from support.programs import RunProgram
 from vestige.home import Home
 from vestige.query.checks.process import crash
@@ -104,6 +112,27 @@ def test_a_kill_of_a_process_with_much_memory_is_probably_the_oom_killer(
     (found,) = findings(home, *ALL)
 
     assert (found.kind, found.basis, found.confidence) == ("crash/oom", "hypothesis", 0.6)
+
+
+def test_a_kill_in_a_tool_that_only_the_model_call_knows_names_it(
+    home: Home, run_program: RunProgram
+) -> None:
+    """A program that calls its tools in a plain loop has no span open while one runs."""
+    answered = answer(call({"city": "Rome"}))
+    run_program(
+        f"""
+        import os, signal, vestige
+        with vestige.Recorder().run("agent") as run:
+            run.child("chat", "llm", body="hello").end(body={answered!r})
+            os.kill(os.getpid(), signal.SIGKILL)
+        """,
+        command=VESTIGE_RUN,
+    )
+
+    (found,) = findings(home, *ALL)
+
+    chat = span_named(home, "chat")
+    assert f"Its last model call ({chat.short_id}) requested weather, which never" in found.message
 
 
 def test_a_process_that_ends_well_has_no_such_finding(home: Home, run_program: RunProgram) -> None:

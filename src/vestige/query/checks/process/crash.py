@@ -61,7 +61,7 @@ _STOPPED = ("crash/SIGTERM", "crash/SIGKILL", "crash/unknown")
     false_positives="a process that was stopped on purpose (a hint, if its parent stopped it, or "
     "if it had no work of its own); "
     "whether a SIGKILL was the OOM killer is a guess",
-    version=9,
+    version=10,
 )
 def crash(evidence: Evidence) -> Iterator[Finding]:
     stop = find_stop(evidence)
@@ -126,6 +126,7 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
     last = _find_crash_log(evidence, stamp.writer)
     if kind == "crash/exit" and last is not None and not details:
         details = f" It called {formatting.single_line(str(last.attributes['last_words']), 40)}."
+    details += _describe_unanswered(evidence, stamp.writer)
     stopped = kind in _STOPPED and _is_idle_child(evidence, stamp)
     message = (
         f"{formatting.single_line(stamp.message, 200)}; "
@@ -155,6 +156,20 @@ def _died(evidence: Evidence, stamp: LogInfo) -> Finding:
         evidence=within,
         message=message,
     )
+
+
+def _describe_unanswered(evidence: Evidence, writer: str) -> str:
+    """Name the tools that the last model call requested, if nothing was recorded after it.
+
+    In a program that calls its tools itself, no span is open while a tool runs.
+    """
+    own = [span for span in evidence.run.spans if span.writer == writer]
+    response = evidence.response(own[-1]) if own and own[-1].type == "llm" else None
+    names = dict.fromkeys(call.name for call in response.calls) if response is not None else {}
+    if not names:
+        return ""
+    shown = ", ".join(formatting.single_line(name, 40) for name in list(names)[:3])
+    return f" Its last model call ({own[-1].short_id}) requested {shown}, which never returned."
 
 
 def _child(stamp: LogInfo) -> str:
