@@ -159,7 +159,7 @@ def test_the_text_names_the_cause_and_the_next_command(home: Home, planted: dict
         page = str(debugger.groups(after=5))
 
     assert text.startswith("6 groups: 54 of 74 runs failed")
-    assert "tool do_amount: ValueError: amount <value> must be positive" in text
+    assert "ValueError: amount … must be positive" in text
     assert "See: vestige check r" in text and page.count("newest: r") == 1
 
 

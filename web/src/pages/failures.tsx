@@ -140,63 +140,86 @@ function Groups({ data, stale, isOne }: { data: GroupsData; stale: boolean; isOn
 }
 
 function GroupCard({ group, isOpen }: { group: FailureGroup; isOpen: boolean }) {
-  const [all, setAll] = useState(isOpen);
+  const [open, setOpen] = useState(isOpen);
+  return (
+    <li class="group">
+      <button
+        type="button"
+        class="plain group-head"
+        aria-expanded={open}
+        onClick={() => setOpen(!open)}
+      >
+        <span aria-hidden="true">{open ? "▾" : "▸"}</span>
+        <span class="group-count">
+          <b>{count(group.count)}</b>{" "}
+          <span class="quiet">{group.count === 1 ? "run" : "runs"}</span>
+        </span>
+        <span class={open ? "trace title" : "trace title cut"}>
+          {oneLine(group.description, 300)}
+        </span>
+        <span class="group-trend">
+          {group.trend.filter(Boolean).length > 1 && <Trend counts={group.trend} />}
+        </span>
+        <span class="quiet nowrap group-seen">{agoNs(group.last_ns)}</span>
+      </button>
+      {open && <GroupDetails group={group} all={isOpen} />}
+    </li>
+  );
+}
+
+function GroupDetails({ group, all: isOne }: { group: FailureGroup; all: boolean }) {
+  const [all, setAll] = useState(isOne);
   const shown = all ? group.runs : group.runs.slice(0, RUNS_SHOWN);
   const hidden = group.runs.length - shown.length;
   const [run = "", span = ""] = (group.cause ?? group.newest).split(".");
   return (
-    <li class="group">
-      <div class="group-count">
-        <b>{count(group.count)}</b> <span class="quiet">{group.count === 1 ? "run" : "runs"}</span>
-        {group.trend.filter(Boolean).length > 1 && <Trend counts={group.trend} />}
-      </div>
-      <div class="group-text">
-        <a class="trace title" href={href("run", run, { span })}>
-          {oneLine(group.description, 300)}
-        </a>
-        <p class="quiet">{seen(group)}</p>
-        {group.differences.slice(0, DIFFERENCES_SHOWN).map((found) => (
-          <p key={`${found.kind} ${found.what}`} class="apart">
-            <span class="quiet">{found.kind}</span>{" "}
-            <span class="mono trace">{oneLine(found.what, 100)}</span>{" "}
-            <span class="quiet">
-              {inRuns(found.a)} failed, {inRuns(found.b)} successful runs
-            </span>
-          </p>
-        ))}
-        <p class="rowline wrap group-runs">
-          {shown.map((id) => (
-            <a key={id} class="mono" href={href("run", id)}>
-              {id}
-            </a>
-          ))}
-          {hidden > 0 && (
-            <button type="button" class="plain link" onClick={() => setAll(true)}>
-              {count(hidden)} more
-            </button>
-          )}
-          {group.runs.length > 1 && (
-            <a
-              class="button"
-              href={href("compare", "", { runs: group.runs.slice(0, COMPARED_MAX).join(",") })}
-            >
-              Compare
-            </a>
-          )}
-          <Copy label="Copy command" text={`vestige groups --like ${group.newest}`} />
+    <div class="group-text">
+      <p class="quiet">{seen(group)}</p>
+      {group.differences.slice(0, DIFFERENCES_SHOWN).map((found) => (
+        <p key={`${found.kind} ${found.what}`} class="apart">
+          <span class="quiet">{found.kind}</span>{" "}
+          <span class="mono trace">{oneLine(found.what, 100)}</span>{" "}
+          <span class="quiet">
+            {inRuns(found.a)} failed, {inRuns(found.b)} successful runs
+          </span>
         </p>
-      </div>
-    </li>
+      ))}
+      <p class="rowline wrap group-runs">
+        <a class="link" href={href("run", run, { span })}>
+          Go to the failure in {run}
+        </a>
+        {shown.map((id) => (
+          <a key={id} class="mono" href={href("run", id)}>
+            {id}
+          </a>
+        ))}
+        {hidden > 0 && (
+          <button type="button" class="plain link" onClick={() => setAll(true)}>
+            {count(hidden)} more
+          </button>
+        )}
+        {group.runs.length > 1 && (
+          <a
+            class="button"
+            href={href("compare", "", { runs: group.runs.slice(0, COMPARED_MAX).join(",") })}
+          >
+            Compare
+          </a>
+        )}
+        <Copy label="Copy command" text={`vestige groups --like ${group.newest}`} />
+      </p>
+    </div>
   );
 }
+
+const agoNs = (ns: number): string => ago(new Date(ns / 1e6).toISOString());
 
 /** `11/12` is a share of runs; `~3` is the median number in each. */
 const inRuns = (text: string): string =>
   text.startsWith("~") ? `about ${text.slice(1)} in` : text.replace("/", " of ");
 
 function seen(group: FailureGroup): string {
-  const at = (ns: number): string => ago(new Date(ns / 1e6).toISOString());
-  const [first, last] = [at(group.first_ns), at(group.last_ns)];
+  const [first, last] = [agoNs(group.first_ns), agoNs(group.last_ns)];
   const versions = group.versions.slice(0, 3).join(", ");
   return [
     first === last ? `Seen ${last}` : `First ${first}, last ${last}`,

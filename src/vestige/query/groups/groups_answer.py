@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from vestige.query import formatting
 from vestige.query.diff.compare_groups import Separation
 from vestige.query.failures.top_findings import Examine
+from vestige.query.groups.common_text import common_text
 from vestige.query.groups.failure_groups import FailureGroup, find_differences, group_failures
 from vestige.query.search.run_list import find_matching
 from vestige.query.text_layout import CommandAnswer, fit_page
@@ -142,17 +143,20 @@ class GroupsAnswer(CommandAnswer):
 
 
 def _describe(group: FailureGroup) -> str:
-    """Return the cause in one sentence: what failed, how, and where in the program."""
+    """Return the cause in one sentence: what failed, how, and where in the program.
+
+    The sentence has only what all runs of the group share.
+    """
     signature = group.signature
-    finding = group.failures[0].finding
-    messages = {each.finding.message for each in group.failures if each.finding is not None}
-    if finding is not None and len(messages) == 1:
-        cause = formatting.capitalize(finding.message)
+    messages = [each.finding.message for each in group.failures if each.finding is not None]
+    shared = common_text(messages) if len(messages) == len(group.failures) else ""
+    if shared:
+        cause = formatting.capitalize(shared)
     elif signature.error:
         text = f"{signature.error}: {signature.text}" if signature.text else signature.error
         cause = f"{signature.subject}: {text}" if signature.subject else text
     else:
-        cause = finding.message if finding is not None else f"ended as {signature.kind}"
+        cause = f"{signature.kind}: {signature.text}" if messages else f"ended as {signature.kind}"
     place = f" ({formatting.single_line(signature.place, 80)})" if signature.place else ""
     return formatting.single_line(cause, 200) + place
 
