@@ -33,17 +33,17 @@ def common_text(texts: Sequence[str]) -> str:
     words = [first[begin:end] for begin, end in found]
     for other in others:
         words = _keep_common(words, _TOKEN.findall(other))
-    kept = sum(_WORD.search(word) is not None for word in words)
+    left = sum(_WORD.search(word) is not None for word in words)
     shortest = min(len(_WORD.findall(text)) for text in (first, *others))
-    if kept < max(WORDS_MIN, SHARE_MIN * shortest):
+    if left < max(WORDS_MIN, SHARE_MIN * shortest):
         return ""
     return _join(first, found, words)
 
 
 def _keep_common(words: Sequence[str], other: Sequence[str]) -> list[str]:
     """Return the words with a gap in place of each that the other text does not have there."""
-    kept = {at for at, _ in align(words, other).pairs}
-    return [word if at in kept else _GAP for at, word in enumerate(words)]
+    common = {at for at, _ in align(words, other).pairs}
+    return [word if at in common else _GAP for at, word in enumerate(words)]
 
 
 def _join(text: str, places: Sequence[tuple[int, int]], words: Sequence[str]) -> str:
