@@ -9,13 +9,11 @@ A text that several bodies repeat, such as a message of a conversation, is one h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from vestige.errors import UsageError
 from vestige.limits import MIB
 from vestige.record.redaction.stream_redaction import spell
 from vestige.store.clickhouse.client import Client
@@ -342,84 +340,28 @@ def _make_hit(
 # --- patterns that users write --------------------------------------------------------------------
 
 
-class _Request(msgspec.Struct, frozen=True):
-    address: str
-    user: str
-    password: str
-    tenant: str | None
-    pattern: str
-    flags: int
-    run_id: str | None
-    parts: tuple[str, ...]
-    after: str | None
-    limit: int
-    seconds: float
-
-
 def search_isolated(
     client: Client, tenant: str | None, query: SearchQuery, after: str | None, limit: int
 ) -> SearchResult:
     """Search in a process that can be killed, because an expression may run forever."""
-    import json
-
-    from vestige.errors import StoreError
-    from vestige.limits import EXPRESSION_S
-    from vestige.store.sqlite.read.isolated_query import START_S, run_child
+    from vestige.store.sqlite.read.isolated_query import make_search_request, search_in_child
 
     address = client.address
-    request = _Request(
-        str(address),
-        address.user,
-        address.password,
-        tenant,
-        query.pattern.pattern,
-        int(query.pattern.flags & re.IGNORECASE),
-        query.run_id,
-        query.parts,
-        after,
-        limit,
-        EXPRESSION_S,
-    )
-    data = json.dumps(msgspec.to_builtins(request)).encode()
-    output = run_child(run_isolated_search, data, EXPRESSION_S + START_S)
-    if output is None:
-        raise UsageError(
-            f"grep: this expression takes longer than {EXPRESSION_S:g} s. Simplify it (no repeat"
-            " inside a repeat), or search less: one run, one part."
-        )
-    if isinstance(output, int):
-        raise StoreError(f"{address}: the search failed (exit code {output}).")
-    result = json.loads(output)
-    if "refused" in result:
-        raise UsageError(result["refused"])
-    if "failed" in result:
-        raise StoreError(result["failed"])
-    return msgspec.convert(result, SearchResult)
+    request = make_search_request(str(address), tenant, query, after, limit)
+    request = msgspec.structs.replace(request, user=address.user, password=address.password)
+    return search_in_child(run_isolated_search, request)
 
 
 def run_isolated_search() -> None:
-    """Run a search in the child: read the request from stdin, write the result to stdout."""
-    import json
-    import sys
-
-    from vestige.errors import StoreError
+    """Run a search in the child."""
     from vestige.store.clickhouse.address import parse_address
     from vestige.store.clickhouse.clickhouse_store import ClickHouseStore
-    from vestige.store.sqlite.read.isolated_query import end_after
+    from vestige.store.sqlite.read.isolated_query import SearchRequest, answer_search
 
-    request = msgspec.convert(json.load(sys.stdin.buffer), _Request)
-    address = msgspec.structs.replace(
-        parse_address(request.address), user=request.user, password=request.password
-    )
-    pattern = re.compile(request.pattern, request.flags)
-    query = SearchQuery(pattern, (), bool(request.flags), request.run_id, request.parts)
-    result: object
-    try:
-        with ClickHouseStore.open(address, readonly=True, tenant=request.tenant) as store:
-            end_after(request.seconds)
-            result = store.search(query, request.after, request.limit)
-    except UsageError as error:
-        result = {"refused": str(error)}
-    except StoreError as error:
-        result = {"failed": str(error)}
-    sys.stdout.buffer.write(json.dumps(msgspec.to_builtins(result)).encode())
+    def open_store(request: SearchRequest) -> ClickHouseStore:
+        address = msgspec.structs.replace(
+            parse_address(request.location), user=request.user, password=request.password
+        )
+        return ClickHouseStore.open(address, readonly=True, tenant=request.tenant)
+
+    answer_search(open_store)

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -23,7 +24,7 @@ import msgspec
 from vestige.errors import StoreError, UsageError
 from vestige.limits import EXPRESSION_S
 from vestige.store.cancellation import check_cancelled, on_cancel
-from vestige.store.protocol import QueryRows, SearchQuery, SearchResult
+from vestige.store.protocol import QueryRows, SearchQuery, SearchResult, Store
 from vestige.store.sqlite.read import sql_sandbox
 
 START_S = 5.0
@@ -33,8 +34,11 @@ _START = "import sys; sys.path[:] = sys.argv[1:]; from {0} import {1}; {1}()"
 """Run with -I, which ignores the current folder, and with the `sys.path` of the parent."""
 
 
-class _SearchRequest(msgspec.Struct, frozen=True):
-    path: str
+class SearchRequest(msgspec.Struct, frozen=True):
+    """A search, as a child reads it."""
+
+    location: str
+    """The path or the address of the store."""
     tenant: str | None
     pattern: str
     flags: int
@@ -43,13 +47,23 @@ class _SearchRequest(msgspec.Struct, frozen=True):
     after: str | None
     limit: int
     seconds: float
+    user: str = ""
+    password: str = ""
 
 
 def search(
     path: Path, tenant: str | None, query: SearchQuery, after: str | None, limit: int
 ) -> SearchResult:
-    request = _SearchRequest(
-        str(path),
+    return search_in_child(
+        run_isolated_search, make_search_request(str(path), tenant, query, after, limit)
+    )
+
+
+def make_search_request(
+    location: str, tenant: str | None, query: SearchQuery, after: str | None, limit: int
+) -> SearchRequest:
+    return SearchRequest(
+        location,
         tenant,
         query.pattern.pattern,
         int(query.pattern.flags & re.IGNORECASE),
@@ -59,14 +73,18 @@ def search(
         limit,
         EXPRESSION_S,
     )
-    output = run_child(run_isolated_search, _encode(request), EXPRESSION_S + START_S)
+
+
+def search_in_child(work: Callable[[], None], request: SearchRequest) -> SearchResult:
+    """Return the result of a search that `work` runs in a child. Raise the child's error."""
+    output = run_child(work, _encode(request), EXPRESSION_S + START_S)
     if output is None:
         raise UsageError(
             f"grep: this expression takes longer than {EXPRESSION_S:g} s. Simplify it (no repeat"
             " inside a repeat), or search less: one run, one part."
         )
     if isinstance(output, int):
-        raise StoreError(f"{path}: the search failed (exit code {output}).")
+        raise StoreError(f"{request.location}: the search failed (exit code {output}).")
     result = json.loads(output)
     if "refused" in result:
         raise UsageError(result["refused"])
@@ -76,16 +94,25 @@ def search(
 
 
 def run_isolated_search() -> None:
-    """Run a search in the child: read the request from stdin, write the result to stdout."""
+    """Run a search in the child."""
     from vestige.store.sqlite.sqlite_store import SqliteStore
 
-    request = msgspec.convert(json.load(sys.stdin.buffer), _SearchRequest)
-    end_after(request.seconds)
-    pattern = re.compile(request.pattern, request.flags)
-    query = SearchQuery(pattern, (), bool(request.flags), request.run_id, request.parts)
+    answer_search(
+        lambda request: SqliteStore.open(
+            Path(request.location), readonly=True, tenant=request.tenant
+        )
+    )
+
+
+def answer_search(open_store: Callable[[SearchRequest], AbstractContextManager[Store]]) -> None:
+    """Run a search in the child: read the request from stdin, write the result to stdout."""
+    request = msgspec.convert(json.load(sys.stdin.buffer), SearchRequest)
     result: object
     try:
-        with SqliteStore.open(Path(request.path), readonly=True, tenant=request.tenant) as store:
+        with open_store(request) as store:
+            end_after(request.seconds)
+            pattern = re.compile(request.pattern, request.flags)
+            query = SearchQuery(pattern, (), bool(request.flags), request.run_id, request.parts)
             result = store.search(query, request.after, request.limit)
     except UsageError as error:
         result = {"refused": str(error)}
