@@ -140,6 +140,47 @@ def test_each_task_is_a_run(
     check_runs(home, runs)
 
 
+@pytest.mark.full
+def test_each_cell_of_a_notebook_is_a_run(home: Home, provider: Provider, tmp_path: Path) -> None:
+    """Cells that call a model: plain, in a list, with `await`, and one that fails."""
+    packages = ("ipykernel", "jupyter_client", "openai")
+    python = frameworks.make_environment(tmp_path / "environment", packages)
+    if python is None:
+        pytest.skip(f"{', '.join(packages)} cannot be installed here")
+    env = {
+        **provider.environment(),
+        "PYTHONPATH": f"{SERVICES}:{frameworks.FOLDER}",
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
+    }
+    done = subprocess.run(
+        [*record(home), python, str(SERVICES / "notebook_cells.py")],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["ok"] * 4 + ["error"] * 2 + ["ok"]
+
+    runs = read_service_runs(home)
+    assert count(runs) == {
+        ("cell 2", "ok"): 1,
+        ("cell 3", "ok"): 1,
+        ("cell 4", "ok"): 1,
+        ("cell 5", "error"): 1,
+    }
+    cells = {run.info.name: run.spans[0].attributes["cell"] for run in runs}
+    assert cells["cell 4"] == "answer = await asyncio.to_thread(refund, 'A2')"
+    check_runs(home, runs)
+    others = [
+        run.info.outcome for run in load(home) if run.info.id not in {r.info.id for r in runs}
+    ]
+    assert set(others) == {"ok"}, "a kernel that is shut down is no crash"
+
+
 NAMES = ("shop.refund", "shop.bad")
 
 
