@@ -7,11 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
 from support.commands import vestige_process
+from support.programs import WAIT_S
 from support.provider_calls import calls_in, spans_in
 from support.tls_upstream import question, serve_http1, write_certificate
 from vestige.home import Home
@@ -78,6 +81,39 @@ def test_the_calls_of_a_program_are_recorded(
     assert {parent.type for parent in parents} == {"process" if is_python else "run"}
     assert {parent.status for parent in parents} == {"ok"}
     assert list((home.root / "proxies").iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc")
+def test_a_program_that_is_left_behind_reaches_its_host(
+    home: Home, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run has ended, so the call is not recorded; the proxy ends with the program."""
+    monkeypatch.setenv("CURL_CA_BUNDLE", str(certificate))
+    go, answer = tmp_path / "go", tmp_path / "answer"
+    wait = f"while [ ! -e {go} ]; do sleep 0.1; done"
+    call = f'{wait}; curl -sS "$0" -d "$1" > {answer}.new 2> {answer}.errors'
+    left = f"{call}; mv {answer}.new {answer}"
+    command = f'setsid sh -c \'{left}\' "$0" "$1" >/dev/null 2>&1 </dev/null &'
+    with serve_http1(certificate) as upstream:
+        url = f"https://localhost:{upstream.port}/v1/chat/completions"
+        done = vestige_process("run", "--", "sh", "-c", command, url, question().decode())
+        assert done.returncode == 0, done.stderr
+        runs = [span.status for span in spans_in(home).values() if span.type == "run"]
+        go.touch()
+        wait_until(answer.exists)
+        assert not (tmp_path / "answer.errors").read_text()
+        assert answer.read_text().strip() == upstream.sent[-1].decode().strip()
+        wait_until(lambda: not list((home.root / "proxies").iterdir()))
+
+    assert set(runs) == {"ok"}
+    assert calls_in(home) == []
+
+
+def wait_until(is_done: Callable[[], bool]) -> None:
+    deadline = monotonic() + WAIT_S
+    while not is_done():
+        assert monotonic() < deadline
+        sleep(0.05)  # another process
 
 
 def test_a_kill_leaves_no_private_key_and_the_next_command_removes_the_folder(

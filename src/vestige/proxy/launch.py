@@ -156,7 +156,8 @@ class RunProxy:
     def _has_recorded(self) -> bool:
         """Wait until the proxy has recorded everything: it closes its standard output then.
 
-        It may live on, to relay what children of the command print that are left behind.
+        It may live on, for children of the command that are left behind: it relays what they print
+        and their connections.
         """
         import select
 
@@ -170,7 +171,7 @@ class RunProxy:
         return bool(ready)
 
     def end(self, status: str = "ok") -> None:
-        """End the proxy, after it has recorded what it observed, and delete its folder.
+        """End the proxy, after it has recorded what it observed. It deletes its folder.
 
         `status`: how the command ended.
         """
@@ -188,7 +189,8 @@ class RunProxy:
                 self._process.kill()
                 self._process.wait()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if self._process is None or self._process.poll() is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
             os.close(self._lock)
             self._folder = None
 

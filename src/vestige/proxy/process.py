@@ -2,8 +2,11 @@
 
 It is not a thread of `vestige run`, so that the command goes on if that is killed. The parent
 writes `pid N` to its standard input when the command has started, and `end STATUS` when it has
-ended. Tools that have no result end with this status. Without an `end`, the proxy stops when the
-command no longer exists.
+ended. Tools that have no result end with this status. Without an `end`, the recording stops when
+the command no longer exists.
+
+Programs that the command has left behind still call their hosts through the proxy. It relays their
+connections, unrecorded, as long as one of them lives.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from vestige.wire.replaying.response_player import SCRIPT_VARIABLE, Player
 _POLL_S = 0.5
 _DRAIN_S = 1.0
 """Seconds for the rest of the output, after the command has ended."""
+_USED_POLL_S = 2.0
 
 
 def main() -> None:
@@ -98,14 +102,35 @@ async def _serve(
 
     threading.Thread(target=wait, daemon=True).start()
     status = await ended
-    listener.close()
-    await asyncio.sleep(0)
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:  # Connections that are still open.
-        task.cancel()
-    await asyncio.sleep(0.01)
     for reader in readers:
         reader.end(_DRAIN_S)
     server.close(status)
+    recorder.close()
+    if not script:  # Nothing of a replay reaches the network.
+        await _relay_for_others(token)
+    listener.close()
+
+
+async def _relay_for_others(token: str) -> None:
+    """Relay connections until no program is left that was led to the proxy."""
+    is_used = _is_used(token)
+    if is_used:
+        _report_end()  # `vestige run` ends now.
+    while is_used:
+        await asyncio.sleep(_USED_POLL_S)
+        is_used = await asyncio.to_thread(_is_used, token)
+
+
+def _is_used(token: str) -> bool:
+    """Return whether a process was started with the proxy's address in its environment."""
+    needle = token.encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if needle in path.read_bytes():
+                return True
+        except OSError:
+            pass  # It has ended, or belongs to another user.
+    return False
 
 
 def _find_command(recorder: Recorder, parent: str) -> SpanContext:

@@ -19,17 +19,20 @@ class RecordingThread:
     def __init__(self) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self.pending_bytes = 0
+        self.is_closed = False
         self._thread = threading.Thread(target=self._run, name="vestige-proxy", daemon=True)
         self._thread.start()
 
     def put(self, job: Callable[[], None]) -> None:
-        self._queue.put(job)
+        if not self.is_closed:
+            self._queue.put(job)
 
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
             job()
 
     def close(self) -> None:
+        self.is_closed = True
         self._queue.put(None)
         self._thread.join(_CLOSE_S)
 
@@ -65,7 +68,7 @@ class Recording:
             self._thread.put(lambda: self._call("ended", error))
 
     def _put(self, method: str, data: bytes) -> None:
-        if self._observer is None:
+        if self._observer is None or self._thread.is_closed:
             return
         thread = self._thread
         if thread.pending_bytes + len(data) > PROXY_PENDING_MAX:

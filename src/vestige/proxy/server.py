@@ -81,6 +81,7 @@ class ProxyServer:
         self._distrusting: dict[str, None] = {}
         """Hosts whose certificates a program did not accept. They are tunnelled from then on."""
         self._reported: set[str] = set()
+        self._is_recording = True
         self.port = 0
 
     async def start(self) -> asyncio.Server:
@@ -89,7 +90,11 @@ class ProxyServer:
         return server
 
     def close(self, status: str = "ok") -> None:
-        """Record what has been observed. `status`: that of tools without a result."""
+        """Record what has been observed, and only relay from now on.
+
+        `status`: that of tools without a result.
+        """
+        self._is_recording = False
         for tools in self._tools.values():
             self._thread.put(partial(tools.close, status))
         self._thread.close()
@@ -229,8 +234,9 @@ class ProxyServer:
             ("Host", parts.netloc) if n.lower() == "host" else (n, v) for n, v in head.headers
         ]
         target = f"{parts.path.rstrip('/')}/{path}"
-        context = self._make_context(parent)
-        calls = Calls(_origin(parts.scheme, host, port), context)
+        calls = None
+        if self._is_recording:
+            calls = Calls(_origin(parts.scheme, host, port), self._make_context(parent))
         await self._relay_one(head._replace(target=target, headers=headers), calls, client, remote)
 
     async def _relay_one(
@@ -266,7 +272,7 @@ class ProxyServer:
     def _find_context(self, head: Head) -> SpanContext | None:
         """Return the span that started the program. None: the connection is not of this run."""
         scheme, _, coded = (head.find("proxy-authorization") or "").partition(" ")
-        if scheme.lower() != "basic":
+        if scheme.lower() != "basic" or not self._is_recording:
             return None
         user, _, password = base64.b64decode(coded.strip()).decode("latin-1").partition(":")
         return self._make_context(user) if password == self._token else None
@@ -288,6 +294,7 @@ class ProxyServer:
         """Log a reason once. `is_gap`: a call may be missing in the run."""
         if (
             context is not None
+            and self._is_recording
             and reason not in self._reported
             and len(self._reported) < _HOSTS_MAX
         ):
