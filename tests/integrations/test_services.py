@@ -178,7 +178,7 @@ def test_each_cell_of_a_notebook_is_a_run(home: Home, provider: Provider, tmp_pa
     others = [
         run.info.outcome for run in load(home) if run.info.id not in {r.info.id for r in runs}
     ]
-    assert set(others) == {"ok"}, "a kernel that is shut down is no crash"
+    assert set(others) == {"ok"}, "a kernel that is shut down has not crashed"
 
 
 NAMES = ("shop.refund", "shop.bad")

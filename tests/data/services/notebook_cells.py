@@ -10,7 +10,7 @@ CELLS = (
     "[refund(f'A{number}') for number in (1,)]\n1 + 1",
     "answer = await asyncio.to_thread(refund, 'A2')",
     "refund('A8')\nraise ValueError('no such customer')",
-    "this is no Python",
+    "this is not Python",
     "len(answer)",
 )
 
