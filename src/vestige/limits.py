@@ -448,6 +448,10 @@ OTLP_ATTRIBUTES_MAX = 20_000
 OTLP_PENDING_LOGS_MAX = 10_000
 """Log records of a trace with messages of its spans, which wait until those spans are read."""
 
+CALL_BODIES_MAX = 2_000
+"""Model calls, and log records with their bodies, inside one span, that are matched with each
+other. More of them stay log records, because they are matched again after each request."""
+
 OTLP_PENDING_LOG_BYTES_MAX = 64 * MIB
 """Characters of the bodies of these log records."""
 

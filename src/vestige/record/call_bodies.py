@@ -9,7 +9,8 @@ that was open at its time, and with the same request id if both have one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 CALL_BODY: Final = "call_body"
@@ -19,6 +20,8 @@ OUTPUT: Final = "output"
 
 LATE_NS: Final = 100_000_000
 """A log record is written shortly after its call; spans have milliseconds at their start."""
+_OVERLAP_MAX: Final = 64
+"""Calls before a time that are considered."""
 
 
 class Call(NamedTuple):
@@ -30,13 +33,19 @@ class Call(NamedTuple):
     request_id: str
 
 
-def find_call(calls: Iterable[Call], at_ns: int, request_id: str) -> Call | None:
-    """Return the latest call that was open at a time, or that ended right before it."""
-    found = [
-        call
-        for call in calls
-        if call.started_ns <= at_ns <= call.ended_ns + LATE_NS
-        and (not request_id or not call.request_id or call.request_id == request_id)
-    ]
-    is_open = [call for call in found if at_ns <= call.ended_ns]
-    return max(is_open or found, key=lambda call: (call.started_ns, str(call.id)), default=None)
+def find_call(calls: Sequence[Call], at_ns: int, request_id: str) -> Call | None:
+    """Return the latest call that was open at a time, or that ended right before it.
+
+    `calls` are in the order of their starts. Of many that overlap, the latest are considered.
+    """
+    found: Call | None = None
+    end = bisect_right(calls, at_ns, key=lambda call: call.started_ns)
+    call: Call
+    for call in reversed(calls[max(0, end - _OVERLAP_MAX) : end]):
+        if request_id and call.request_id and call.request_id != request_id:
+            continue
+        if at_ns <= call.ended_ns:
+            return call
+        if found is None and at_ns <= call.ended_ns + LATE_NS:
+            found = call
+    return found

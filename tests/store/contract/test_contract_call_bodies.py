@@ -13,6 +13,7 @@ from vestige.record.call_bodies import CALL_BODY
 from vestige.record.otlp_sequence_numbers import external_seq, external_writer, log_seq
 from vestige.record.types import KnownRecord, Log, SpanClose, SpanOpen
 from vestige.store.protocol import RunFilter, Store
+from vestige.store.sqlite.ingest import join_call_bodies
 
 WRITER, RUN = external_writer("x"), run_id_of(1)
 ROOT, FIRST, SECOND = "a" * 16, "b" * 16, "c" * 16
@@ -118,6 +119,16 @@ def test_bodies_of_the_span_itself_stay_and_a_repeated_record_changes_nothing(
 
     assert read_calls(store) == {FIRST: ("own question", "answer 1", False)}
     assert store.load_run(RUN).info.log_count == 2
+
+
+def test_of_many_bodies_inside_one_span_the_first_are_joined(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join_call_bodies, "_LOGS", join_call_bodies._LOGS.replace("4000", "1"))
+    store.append([*itertools.chain(*CALLS)])
+
+    assert read_calls(store) == {FIRST: ("question 1", None, False), SECOND: (None, None, False)}
+    assert store.load_run(RUN).info.log_count == 4
 
 
 def test_followers_see_the_call_again_with_its_body(store: Store) -> None:

@@ -125,6 +125,8 @@ class EventJoiner:
             self._tool_spans[as_text(attributes.get("tool_use_id"))] = span.id
 
     def join(self) -> None:
+        for calls in self._calls.values():
+            calls.sort(key=lambda call: (call.started_ns, call.id))
         for number, log_record in self._events:
             name = log_record.attributes["event.name"]
             if name == _RESULT:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from vestige.limits import CALL_BODIES_MAX
 from vestige.record.call_bodies import CALL_BODY, INPUT, OUTPUT, Call, find_call
 from vestige.record.otlp_sequence_numbers import is_log_seq
 from vestige.record.types import MODEL_CALL_TYPES
@@ -75,61 +76,68 @@ def _read_events(connection: sqlite3.Connection, group: Group) -> list[_Event]:
         if side in _SIDES:
             request_id = str(attributes.get("request_id") or "")
             events.append(_Event(time_ns, seq, side, request_id, (*body,), attributes))
-    return sorted(events, key=lambda event: event[:2])
+    return events
 
 
 def _join_group(connection: sqlite3.Connection, group: Group, events: list[_Event]) -> None:
     rows = connection.execute(_CALLS, group).fetchall()
+    sent = {side: {event.body[0] for event in events if event.side == side} for side in _SIDES}
     calls: dict[str, list[Call]] = {INPUT: [], OUTPUT: []}
-    for row, started_ns, duration_ns, text, input_body, output_body in rows:
+    for row, started_ns, duration_ns, text, *bodies in rows:
         attributes = _decode(text) if text else {}
         request_id = str(attributes.get("request_id") or "")
         call = Call(row, started_ns, started_ns + duration_ns, request_id)
-        for side, body in ((INPUT, input_body), (OUTPUT, output_body)):
-            # A body that the span itself contained stays.
-            if body is None or body in [each.body[0] for each in events if each.side == side]:
+        for side, body in zip(_SIDES, (bodies[0], bodies[3]), strict=True):
+            if body is None or body in sent[side]:  # A body of the span itself stays.
                 calls[side].append(call)
     joined: dict[tuple[int, str], _Event] = {}
     for event in events:
         found = find_call(calls[event.side], event.time_ns, event.request_id)
         if found is not None:
             joined.setdefault((found.id, event.side), event)
-    for side, candidates in calls.items():
-        for call in candidates:
-            _set_body(connection, call.id, side, joined.get((call.id, side)))
+    own = {side: {call.id for call in calls[side]} for side in _SIDES}
+    for row, _, _, text, *bodies in rows:
+        attributes = _decode(text) if text else {}
+        changed = dict(attributes)
+        columns: list[Any] = []
+        for side, before in zip(_SIDES, (bodies[:3], bodies[3:]), strict=True):
+            if row in own[side]:
+                match = joined.get((row, side))
+                columns += (None, None, None) if match is None else match.body
+                _describe_truncation(changed, side, match)
+            else:
+                columns += before
+        if columns != bodies or changed != attributes:
+            connection.execute(_UPDATE, (*columns, render_json(changed) or None, row))
+            # Followers of the change feed have read the span without its body.
+            connection.execute("INSERT INTO closes(span) VALUES (?)", (row,))
 
 
-def _set_body(connection: sqlite3.Connection, row: int, side: str, event: _Event | None) -> None:
-    """Set or remove a body of a call, and whether its exporter truncated it."""
-    query = _BODY.format(side)
-    text, *before = connection.execute(query, (row,)).fetchone()
-    attributes = _decode(text) if text else {}
+def _describe_truncation(attributes: dict[str, Any], side: str, event: _Event | None) -> None:
+    """Set or remove the attributes of a call whose exporter truncated a body."""
     truncated, length = (f"{_SIDES[side]}_body_{name}" for name in ("truncated", "length"))
-    added = {}
+    attributes.pop(truncated, None)
+    attributes.pop(length, None)
     if event is not None and event.attributes.get("body_truncated") is True:
-        added = {truncated: True, length: to_count(event.attributes.get("body_length"))}
-    others = {key: value for key, value in attributes.items() if key not in (truncated, length)}
-    columns = (None, None, None) if event is None else event.body
-    if (*before,) == columns and {**others, **added} == attributes:
-        return
-    values = (*columns, render_json({**others, **added}) or None, row)
-    connection.execute(_UPDATE.format(side), values)
-    # Followers of the change feed have read the span without its body.
-    connection.execute("INSERT INTO closes(span) VALUES (?)", (row,))
+        attributes[truncated] = True
+        attributes[length] = to_count(event.attributes.get("body_length"))
 
 
-_LOGS: Final = """
+_LOGS: Final = f"""
 SELECT time_ns, seq, attributes, body, body_bytes, body_info
 FROM logs INDEXED BY logs_carried_bodies
 WHERE run = ? AND span_id = ? AND body IS NOT NULL AND seq >= 4503599627370496
+ORDER BY time_ns, seq LIMIT {2 * CALL_BODIES_MAX}
 """
 _CALLS: Final = f"""
-SELECT id, started_ns, duration_ns, attributes, input_body, output_body
+SELECT id, started_ns, duration_ns, attributes, input_body, input_bytes, input_info, output_body,
+  output_bytes, output_info
 FROM spans INDEXED BY spans_carried
 WHERE run = ? AND parent_id = ? AND {IS_MODEL_CALL} AND seq >= 4294967296
-  AND duration_ns IS NOT NULL ORDER BY id
+  AND duration_ns IS NOT NULL
+ORDER BY started_ns, span_id LIMIT {CALL_BODIES_MAX}
 """
-_BODY: Final = "SELECT attributes, {0}_body, {0}_bytes, {0}_info FROM spans WHERE id = ?"
 _UPDATE: Final = """
-UPDATE spans SET {0}_body = ?, {0}_bytes = ?, {0}_info = ?, attributes = ? WHERE id = ?
+UPDATE spans SET input_body = ?, input_bytes = ?, input_info = ?, output_body = ?,
+  output_bytes = ?, output_info = ?, attributes = ? WHERE id = ?
 """
