@@ -54,6 +54,12 @@ NEWEST = {
     "langgraph": Agent(
         "langgraph_stream.py", ("langchain", "langchain-openai", "langgraph"), ("refund_agent",)
     ),
+    "langgraph-own-graph": Agent(
+        "langgraph_own_graph.py", ("langchain", "langchain-openai", "langgraph"), ()
+    ),
+    "pydantic_ai-deps": Agent(
+        "pydantic_ai_deps.py", ("pydantic-ai-slim[openai]",), ("clerk",), has_contents=True
+    ),
     "crewai": Agent("crewai_crew.py", ("crewai",), ("Refund clerk", "Writer")),
     "smolagents": Agent("smolagents_code.py", ("smolagents[openai]",), ("refund_agent",)),
     "smolagents-tools": Agent(
