@@ -27,8 +27,8 @@ from vestige.proxy.upstream import find_parent, parse_parent
 from vestige.settings import find_home
 from vestige.wire.replaying.response_player import SCRIPT_VARIABLE
 
-_START_S = 10.0
-_END_S = 10.0
+_START_S = 30.0
+_END_S = 60.0
 _RELAY_S = 0.5
 """Seconds to wait for the exit of a proxy that has recorded everything."""
 

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from vestige.limits import PROXY_PENDING_MAX
 from vestige.proxy.http1 import Observer
 
-_CLOSE_S = 10.0
+_CLOSE_S = 45.0
 _TLS_HANDSHAKE = 0x16
 
 
