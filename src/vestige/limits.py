@@ -563,6 +563,10 @@ TRAJECTORY_SPANS_MAX = 20_000
 """Spans of one part of a run's transcript. The steps of a longer run are built part by part: the
 texts of 400,000 events at once take more than a gigabyte."""
 
+OVERVIEW_SPANS_MAX = 16_000
+"""Spans of a run whose steps `overview` builds. Of a longer run it builds those of both ends, half
+of this number each, and names the others."""
+
 TRANSCRIPT_ITEMS = 200
 """Items by default: a few screens."""
 

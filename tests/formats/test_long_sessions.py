@@ -130,6 +130,28 @@ def test_the_transcript_of_a_very_long_session_is_read_in_parts(
     assert [page["answer"] for page in pages][-1] == f"answer {TURNS - 1}"
 
 
+def test_the_overview_of_a_very_long_session_names_the_steps_that_it_did_not_build(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = json.loads(vestige("overview", session, "--json").stdout)
+    monkeypatch.setattr("vestige.query.trajectory.run_ends.OVERVIEW_SPANS_MAX", 40)
+    ends = json.loads(vestige("overview", session, "--json").stdout)
+    text = vestige("overview", session, "--budget", 4000).stdout
+
+    first, last = ends["steps_not_read"]
+    assert complete["steps_not_read"] is None
+    left = [step for step in complete["steps"] if not first <= step["number"] <= last]
+    names = ("number", "span", "headline", "cost_usd", "total_cost_usd", "actions")
+    assert [[step[name] for name in names] for step in ends["steps"]] == [
+        [step[name] for name in names] for step in left
+    ]
+    assert 4 < len(left) < TURNS
+    for name in ("title", "task", "answer", "findings", "cause", "cost_usd", "types"):
+        assert ends[name] == complete[name]
+    assert f"steps ({TURNS}):" in text
+    assert f"… steps {first}-{last} were not looked at: vestige transcript" in text
+
+
 def test_steps_of_a_session_in_parts_are_found_by_number_and_after_the_page_before(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -242,7 +242,7 @@ class Debugger:
         from vestige.query.ids.lineage import find_lineage
         from vestige.query.search.similar_runs import find_last_good
         from vestige.query.stats.costs import run_costs
-        from vestige.query.trajectory.costs import price_steps
+        from vestige.query.trajectory.run_ends import read_ends
         from vestige.query.views.overview import OverviewAnswer
 
         target = self.resolve(id, "run")
@@ -258,9 +258,9 @@ class Debugger:
         found_as = "" if direct else target.how
         cost = run_costs(self.store, [run.info.id]).get(run.info.id)
         notes = self.store.notes(run.info.id)
-        trajectory = opened.once(price_steps)
+        ends = opened.once(read_ends)
         last_good = find_last_good(self.store, opened, self._open_run)
-        answer = OverviewAnswer(run, trajectory, report, last_good, surfaces, cost, found_as, notes)
+        answer = OverviewAnswer(run, ends, report, last_good, surfaces, cost, found_as, notes)
         answer.ids, answer.unread = ids, self.unread
         answer.lineage = find_lineage(self.store, run)
         return self._placed(answer)

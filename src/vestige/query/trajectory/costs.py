@@ -23,7 +23,7 @@ def price_steps(evidence: Evidence) -> Trajectory:
     # A sub-agent's steps come after their caller, so the innermost are added first.
     for step in reversed(trajectory.steps):
         if step.parent is not None and step.total_cost is not None:
-            caller = trajectory.steps[step.parent - 1]
+            caller = trajectory.steps[step.parent - trajectory.steps[0].number]
             caller.total_cost = (caller.total_cost or 0.0) + step.total_cost
     return trajectory
 

@@ -28,8 +28,9 @@ _LOG_CURSOR: Final = re.compile(r"l(?P<seq>\d+)-(?P<writer>.+)\.0")
 class RunParts:
     """The parts of a run, in order of time."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, spans_max: int | None = None) -> None:
         self._evidence = evidence
+        self._spans_max = spans_max or TRAJECTORY_SPANS_MAX
         self._calls = [evidence.places[span.id] for span in evidence.model_calls]
         self._begins = self._split()
         self._open: tuple[int, Evidence] | None = None
@@ -38,10 +39,10 @@ class RunParts:
         """Return the index of the first span of each part."""
         count = len(self._evidence.run.spans)
         begins = [0]
-        while count - begins[-1] > TRAJECTORY_SPANS_MAX:
-            begin = begins[-1] + TRAJECTORY_SPANS_MAX
+        while count - begins[-1] > self._spans_max:
+            begin = begins[-1] + self._spans_max
             call = bisect_left(self._calls, begin)
-            if call < len(self._calls) and self._calls[call] - begin < TRAJECTORY_SPANS_MAX:
+            if call < len(self._calls) and self._calls[call] - begin < self._spans_max:
                 begin = self._calls[call]
             begins.append(begin)
         return begins

@@ -8,6 +8,7 @@ and side name the body with all of it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -179,4 +180,7 @@ class Trajectory:
     def step_of(self, span_id: str) -> Step | None:
         """Return the step that a span belongs to."""
         number = self.by_span.get(span_id)
-        return None if number is None else self.steps[number - self.steps[0].number]
+        if number is None:
+            return None
+        # A trajectory of the two ends of a run lacks numbers.
+        return self.steps[bisect_left(self.steps, number, key=lambda step: step.number)]

@@ -22,6 +22,7 @@ from vestige.query.ids.lineage import Lineage
 from vestige.query.stats.costs import Cost, format_dollars
 from vestige.query.text_layout import CommandAnswer, cost, fit, show_recorded_ids, unread_line
 from vestige.query.trajectory import Step, Trajectory
+from vestige.query.trajectory.run_ends import RunEnds
 from vestige.query.trajectory.headline import shorten_headline, step_result, step_title
 from vestige.query.views.lines.common_attributes import find_common
 from vestige.query.views.notes import note_data, note_lines
@@ -50,7 +51,7 @@ class OverviewAnswer(CommandAnswer):
     budget: ClassVar[int] = 1_600
 
     run: Run
-    trajectory: Trajectory
+    ends: RunEnds
     report: CheckReport
     last_good: RunInfo | None
     """The latest successful run of the same task."""
@@ -67,6 +68,10 @@ class OverviewAnswer(CommandAnswer):
     """Show the recorded ids of spans in place of the short ones."""
     unread: int = 0
     """Approximate number of events of a long file that were not read."""
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return self.ends.trajectory
 
     def lines(self, budget: int) -> list[str]:
         short = self.run.info.short_id
@@ -132,8 +137,19 @@ class OverviewAnswer(CommandAnswer):
         else:
             lines = self._fold_steps(lines, room - 12)
         conversations = len(self.trajectory.conversations)
-        noun = f", {conversations} conversations" if conversations > 1 else ""
-        return [f"steps ({len(steps)}{noun}):", *lines]
+        # Of a run without its middle, it is not known which conversations go on in the end.
+        is_known = conversations > 1 and self.ends.unread is None
+        noun = f", {conversations} conversations" if is_known else ""
+        return [f"steps ({self.ends.step_count}{noun}):", *lines, *self._unread_steps()]
+
+    def _unread_steps(self) -> list[str]:
+        """Say which steps of a very long run were not looked at."""
+        if self.ends.unread is None:
+            return []
+        first, last = self.ends.unread
+        short = self.run.info.short_id
+        command = self.command("transcript", short, "--step", f"{first}:{last}")
+        return [f"  … steps {first}-{last} were not looked at: {command}"]
 
     def _step_line(self, step: Step, length: int) -> str:
         indent = "  " * min(step.depth, 4)
@@ -168,7 +184,7 @@ class OverviewAnswer(CommandAnswer):
         at = 0
         for index in [*sorted(chosen), len(lines)]:
             if index > at:
-                first, last = at + 1, index
+                first, last = steps[at].number, steps[index - 1].number
                 found.append(f"  … step {first}" if first == last else f"  … steps {first}-{last}")
             if index < len(lines):
                 found.append(lines[index])
@@ -315,6 +331,7 @@ class OverviewAnswer(CommandAnswer):
                 None if self.trajectory.answer is None else self.trajectory.answer.text[:4_000]
             ),
             "steps": [step_data(step, short) for step in self.trajectory.steps[:STEPS_MAX]],
+            "steps_not_read": None if self.ends.unread is None else list(self.ends.unread),
             "types": dict(sorted(Counter(span.type for span in self.run.spans).items())),
             "cause": self._cause(short),
             "findings": [finding_data(finding, short) for finding in self.report.findings],
