@@ -22,8 +22,8 @@ from vestige.query.ids.lineage import Lineage
 from vestige.query.stats.costs import Cost, format_dollars
 from vestige.query.text_layout import CommandAnswer, cost, fit, show_recorded_ids, unread_line
 from vestige.query.trajectory import Step, Trajectory
-from vestige.query.trajectory.run_ends import RunEnds
 from vestige.query.trajectory.headline import shorten_headline, step_result, step_title
+from vestige.query.trajectory.run_ends import RunEnds
 from vestige.query.views.lines.common_attributes import find_common
 from vestige.query.views.notes import note_data, note_lines
 from vestige.query.views.show import header, run_data, stamps
