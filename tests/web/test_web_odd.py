@@ -299,7 +299,7 @@ def test_answers_to_words_that_were_typed_before_are_not_taken(visit: Visit, url
     def more(data: dict[str, Any]) -> None:
         data["next"] = "further"
 
-    visit.page.route("**/api/v1/grep?*pattern=older", answer_with(more))
+    visit.page.route("**/api/v1/grep?*pattern=older*", answer_with(more))
     visit.page.route("**/api/v1/grep?after=*", lambda route: routes.append(route))
     page = at(visit, url, "#/?tab=text&q=older")
     hits = page.get_by_role("list", name="Matches for")

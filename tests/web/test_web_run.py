@@ -322,6 +322,8 @@ def test_a_span_is_taken_along(live: Place) -> None:
 
 def test_escape_closes_the_open_menu_only(place: Place) -> None:
     page = place.at("r3", "view=tree&span=s7")
+    expect(pane(page)).to_contain_text("s7")
+    expect(pane(page).get_by_role("region", name="Messages")).to_contain_text("assistant")
     pane(page).get_by_role("button", name="Copy", exact=True).first.click()
     expect(pane(page).get_by_role("button", name="CLI command")).to_be_visible()
     page.keyboard.press("Escape")

@@ -62,7 +62,7 @@ export function Hits({ words }: { words: string }) {
   return (
     <div class="column grow">
       <VirtualList
-        label={`Matches for ${words}`}
+        label={`Matches for "${words.replaceAll('"', "")}"`}
         count={rows.length}
         height={30}
         row={(at) => <HitRow row={rows[at]!} before={rows[at - 1]} words={words} names={names} />}
