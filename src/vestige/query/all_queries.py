@@ -18,8 +18,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import msgspec
-
 from vestige._runtime import clock
 from vestige.errors import NotFoundError, UsageError
 from vestige.limits import (
@@ -180,6 +178,7 @@ class Debugger:
         or day.
         """
         from vestige.query.search.filters import describe_search, parse_filter
+        from vestige.query.search.grep import add_hits
         from vestige.query.search.run_list import ListQuery, is_grouped, list_answer
         from vestige.query.search.run_order import BY_COST, apply_order
 
@@ -189,7 +188,7 @@ class Debugger:
         terms = parse_filter(filter, now_ns) if filter else ()
         if like is not None:
             terms = (*terms, Term("text", ":", like))
-        terms = tuple(self._with_hits(term) for term in terms)
+        terms = add_hits(self.store, terms)
         run_filter = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
@@ -223,19 +222,6 @@ class Debugger:
         answer = list_answer(self.store, query, now_ns)
         answer.understood = describe_search(terms)
         return self._placed(answer)
-
-    def _with_hits(self, term: Term) -> Term:
-        """Add the runs that contain the text to a term `text` or `words`."""
-        if term.key not in ("text", "words"):
-            return term
-        from vestige.query.search.grep import find_runs_with, find_runs_with_words
-
-        if term.key == "text":
-            also = find_runs_with(self.store, str(term.value))
-        else:
-            also, is_complete = find_runs_with_words(self.store, term.value)
-            term = msgspec.structs.replace(term, partial=not is_complete)
-        return msgspec.structs.replace(term, also=also)
 
     def overview(self, id: str | None = None, *, ids: bool = False) -> OverviewAnswer:
         """Return the summary of a run; `ids` shows the recorded ids of spans."""

@@ -121,6 +121,21 @@ def test_two_hundred_runs_of_six_causes_are_six_groups(home: Home) -> None:
     assert _groups(home) == found
 
 
+def test_words_of_a_filter_match_as_in_the_list_of_runs(home: Home) -> None:
+    with Recorder(home) as recorder:
+        for reason in ("the provider was overloaded", "no such order"):
+            with pytest.raises(ValueError), recorder.run("desk"):
+                raise ValueError(reason)
+
+    with vestige.open(home) as debugger:
+        listed = debugger.list("overloaded").runs
+        found = debugger.groups("overloaded").data()
+        quoted = debugger.groups('"was overloaded"').data()
+
+    assert len(listed) == found["examined"] == quoted["examined"] == 1
+    assert [group["runs"] for group in found["groups"]] == [[run.short_id for run in listed]]
+
+
 def test_replays_and_forks_do_not_count(home: Home) -> None:
     """They repeat a failure on purpose, and would make it look frequent."""
     with Recorder(home) as recorder:

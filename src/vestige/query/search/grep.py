@@ -19,7 +19,7 @@ from vestige.query import formatting
 from vestige.query.search.run_texts import find_runs_named, read_run_texts
 from vestige.query.text_layout import CommandAnswer, fit_page
 from vestige.record.redaction.output_redaction import redact_text
-from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store
+from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store, Term
 
 PARTS = ("attrs", "logs", "bodies")
 """The parts to search, in this order."""
@@ -189,6 +189,21 @@ def _redact_hit(hit: Hit) -> Hit:
     if redacted.endswith(end):
         return msgspec.structs.replace(hit, before=redacted[: len(redacted) - len(end)])
     return msgspec.structs.replace(hit, before="", match=redacted, after="")
+
+
+def add_hits(store: Store, terms: Sequence[Term]) -> tuple[Term, ...]:
+    """Add to the terms `text` and `words` the runs that contain them."""
+    return tuple(
+        _add_hits(store, term) if term.key in ("text", "words") else term for term in terms
+    )
+
+
+def _add_hits(store: Store, term: Term) -> Term:
+    if term.key == "text":
+        return msgspec.structs.replace(term, also=find_runs_with(store, str(term.value)))
+    words = term.value if isinstance(term.value, tuple) else (str(term.value),)
+    runs, is_complete = find_runs_with_words(store, words)
+    return msgspec.structs.replace(term, also=runs, partial=not is_complete)
 
 
 def find_runs_with(store: Store, phrase: str) -> tuple[str, ...]:

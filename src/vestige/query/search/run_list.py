@@ -19,6 +19,7 @@ from vestige.query import formatting
 from vestige.query.failures.top_findings import Examine, find_top_findings
 from vestige.query.ids.lineage import Lineage, find_origins
 from vestige.query.search import run_order
+from vestige.query.search.grep import add_hits
 from vestige.query.search.run_texts import RunText, read_run_texts
 from vestige.query.search.run_totals import (
     RunTotals,
@@ -284,6 +285,7 @@ def find_matching(
     store: Store, terms: tuple[Term, ...], limit: int
 ) -> tuple[Sequence[RunInfo], bool]:
     """Return the newest runs that match, and whether more may match."""
+    terms = add_hits(store, terms)
     page = _find_page(store, ListQuery(RunFilter(terms=terms), limit, cost=False, options=()))
     return page.runs, page.next is not None
 
