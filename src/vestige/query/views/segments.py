@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from vestige.errors import NotFoundError
@@ -56,7 +57,7 @@ class SegmentsAnswer(CommandAnswer):
     request: Request | None
     request_bytes: int | None
 
-    @property
+    @cached_property
     def total(self) -> int:
         return sum(part.size_bytes for part in self.parts)
 
