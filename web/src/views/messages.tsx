@@ -43,7 +43,7 @@ export function Messages({ run, index, steps, onlyNew }: Props) {
   const id = run.shortId(index);
   return (
     <div class="scroll grow chat" tabIndex={0} role="region" aria-label="Messages">
-      {data.error && <div class="notice bad trace chat-error">{visible(data.error)}</div>}
+      {data.error && <div class="notice bad trace">{visible(data.error)}</div>}
       {data.lost_head && !onlyNew && <LostHead run={run} lost={data.lost_head} steps={steps} />}
       <Sent data={data} onlyNew={onlyNew} id={id} steps={steps} />
       {data.messages_left_out > 0 && (
