@@ -30,7 +30,8 @@ MISSING_TEXT_MAX = 400
 
 _MENTION = re.compile(
     r"\b(?:error|fail|could ?n[o']t|can ?n[o']t|unable|unavailable|inaccessible|missing|not found"
-    r"|no (?:results?|data|information|access|such|matches|match)|does ?n[o']t|did ?n[o']t"
+    r"|no (?:results?|data|information|access|such|matches|match)|(?:found|find|see) no"
+    r"|there (?:is|are|was|were) no|(?:has|have|had) no|does ?n[o']t|did ?n[o']t"
     r"|exception"
     r"|sorry|invalid|denied|timed? ?out|instead|alternative|however|unfortunately|despite|without"
     r"|issue|problem|incomplete|unknown|uncertain|try again|retry|empty|nothing|none|404"
@@ -105,6 +106,7 @@ def _find_ignored(evidence: Evidence) -> Iterator[Finding]:
     severity="warning",
     confidence=0.65,
     false_positives="a check whether something exists; only a hint if the answer mentions it",
+    version=2,
 )
 def missing_resource(evidence: Evidence) -> Iterator[Finding]:
     for done, later in islice(_unanswered_endings(evidence), FINDINGS_MAX):
