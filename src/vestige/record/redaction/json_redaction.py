@@ -15,6 +15,7 @@ Other texts, and fragments of JSON, are handled in key_value_secrets.py.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from vestige._runtime.msgspec_or_fallback import msgspec
@@ -36,7 +37,7 @@ from vestige.record.redaction.masking import (
     masks_numbers,
 )
 from vestige.record.redaction.secret_likelihood import STRONG, WEAK, WORD, grade, is_placeholder
-from vestige.record.redaction.secret_patterns import is_basic
+from vestige.record.redaction.secret_patterns import Hit, is_basic
 
 if TYPE_CHECKING:
     from vestige.record.redaction.redactor import Redactor
@@ -73,6 +74,9 @@ _HOST: Final = re.compile(r"[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}(?::[0-9]{1,5})?")
 _TOKEN_MIN: Final = 16
 _LINE_SIGNS: Final = (" ", ":", "=", "<")
 """Signs of a line, unlike a name: `["password", "email"]` are fields."""
+_DOCUMENTS_MAX: Final = 4
+"""Documents inside a text that are read."""
+_decoder = json.JSONDecoder()
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -171,6 +175,28 @@ class _Edits:
 def redact_json(text: str, redactor: Redactor, counts: Counts | None) -> str:
     """Return a document, redacted; the same object if it is clean."""
     return DocumentRedaction(redactor, counts).redact(text)
+
+
+def find_in_documents(text: str, redactor: Redactor) -> Iterator[Hit]:
+    """Yield the secrets of the JSON documents inside a text, such as the message of an error."""
+    from vestige.record.redaction.streams.text_edits import find_edits
+
+    at = 0
+    for _ in range(_DOCUMENTS_MAX):
+        low = text.find('{"', at)
+        if low < 0:
+            return
+        try:
+            _, high = _decoder.raw_decode(text, low)
+        except (ValueError, RecursionError):
+            at = low + 2
+            continue
+        document = text[low:high]
+        cleaned = redact_json(document, redactor, None)
+        if cleaned is not document and cleaned != document:
+            for begin, end, new in find_edits(document, cleaned):
+                yield Hit(low + begin, low + begin, low + end, new, "json")
+        at = high
 
 
 class DocumentRedaction:

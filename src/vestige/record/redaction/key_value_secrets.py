@@ -356,7 +356,9 @@ def _find_directive(context: KeyContext) -> Hit | None:
         return None
     is_header_set = is_header(context.key) and line["q"] != ""
     before = context.text[max(0, context.start - 80) : context.start]
-    if not (context.begins_line or is_header_set or _NAMED_BEFORE.search(before)):
+    is_compound = line["q"] != "" and len(context.key) > len(context.word) + 1
+    is_setting = context.begins_line or is_header_set or is_compound
+    if not is_setting and _NAMED_BEFORE.search(before) is None:
         return None
     is_strict = context.is_code or (not line["q"] and context.word not in _PASSWORD_WORDS)
     return context.hit(*line.span("v"), STRONG if is_strict else WEAK, bool(line["q"]))

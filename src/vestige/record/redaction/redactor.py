@@ -480,12 +480,22 @@ class Redactor:
     def find(self, text: str) -> list[Hit]:
         if self._find_secrets is None:
             self._find_secrets = make_finder(self._word, self._extra)
-        hits = self._find_secrets(text)
+        hits = self._find_decoded(text)
         if "%" in text:
-            hits += find_percent_encoded(text, self._find_secrets)
-        hits += find_base64(text, self._find_secrets)
+            hits += find_percent_encoded(text, self._find_decoded)
+        hits += find_base64(text, self._find_decoded)
         if self._needles:
             hits += find_registered(text, self._needles)
+        return hits
+
+    def _find_decoded(self, text: str) -> list[Hit]:
+        """Return the secrets of a text, and of JSON documents inside it: `failed: {"key": ...`."""
+        assert self._find_secrets is not None
+        hits = self._find_secrets(text)
+        if '{"' in text:
+            from vestige.record.redaction.json_redaction import find_in_documents
+
+            hits += find_in_documents(text, self)
         return hits
 
     def is_clean(self, text: str) -> bool:

@@ -532,30 +532,10 @@ _ENCODED_MIN: Final = 4
 """Characters of a literal, and of its base64, that do not occur by chance in every image."""
 
 _ENCODED_STEMS: Final = (
-    *("password", "passwd", "secret", "token", "api_key", "apikey", "PRIVATE KEY", "Authorization"),
-    *(
-        "PASSWORD",
-        "SECRET",
-        "TOKEN",
-        "_KEY",
-        "_key",
-        "Key",
-        "PASS",
-        "pass",
-        "Pass",
-        "cookie",
-        "Cookie",
-    ),
-    *(
-        "AccountKey",
-        "-Signature=",
-        "eyJhbGciOi",
-        "://",
-        "auth",
-        "sk-proj",
-        "sk-svcacct",
-        "sk-admin",
-    ),
+    "password Password PASSWORD passwd secret SECRET token Token TOKEN api_key apikey Authorization"
+    " _KEY _key Key PASS pass Pass cookie Cookie AccountKey AccessKey -Signature= eyJhbGciOi auth"
+    " https:/ http:// redis:/ mongodb postgres mysql:/ sk-proj sk-svcacct sk-admin secret_id codes"
+    ' psk= PWD PW= PAT= pwd pw= curl key: "key'
 )
 """Besides the literals of all rules."""
 
@@ -573,7 +553,7 @@ def base64_fragments() -> tuple[str, ...]:
         short = [hint for hint in rule.hints if len(hint) == _ENCODED_MIN - 1 and "/" not in hint]
         hints += [before + hint for hint in short for before in _BEFORE_SHORT]
     found: list[str] = []
-    for stem in dict.fromkeys((*_ENCODED_STEMS, *hints)):
+    for stem in dict.fromkeys((*_ENCODED_STEMS.split(), *hints)):
         for shift in (0, 1, 2):
             coded = base64.b64encode(bytes(shift) + stem.encode()).decode()
             complete = (shift + len(stem)) * 8 // 6
