@@ -270,12 +270,11 @@ def test_a_percent_encoded_secret_is_masked(name: str) -> None:
 @pytest.mark.parametrize("around", ["{}", "failed: {} was refused", "{{broken {} and {}", "q={}"])
 def test_a_document_inside_a_text_is_redacted_like_a_document(around: str, document: str) -> None:
     """The message of an error often has one."""
-    redacted = REDACTOR.text(around.format(document, document))
+    text = around.format(document, document)
 
-    assert "9ddf109f2a0a107a40b52260e984a751" not in redacted
-    assert redacted.replace("9dd…redacted…751", "") == around.format(document, document).replace(
-        "9ddf109f2a0a107a40b52260e984a751", ""
-    )
+    redacted = REDACTOR.text(text)
+
+    assert redacted == text.replace("9ddf109f2a0a107a40b52260e984a751", "9dd…redacted…751")
 
 
 def test_a_wallet_s_words_and_codes_are_masked() -> None:
