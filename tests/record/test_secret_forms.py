@@ -277,6 +277,14 @@ def test_a_document_inside_a_text_is_redacted_like_a_document(around: str, docum
     assert redacted == text.replace("9ddf109f2a0a107a40b52260e984a751", "9dd…redacted…751")
 
 
+def test_the_message_of_an_exception_is_no_code_on_its_later_lines() -> None:
+    code = 'File "a.py", line 4, in f\n    raise ValueError(text)\n    self.a(b)\n    self.c(d)\n'
+    trace = f"Traceback (most recent call last):\n  {code}ValueError: input:\n"
+    table = "name,password\nbob,Falcon-8203x!\n"
+
+    assert "Falcon-8203x!" not in REDACTOR.text(trace + table)
+
+
 def test_a_wallet_s_words_and_codes_are_masked() -> None:
     words = "legal winner thank year wave sausage worth useful legal winner thank yellow"
 

@@ -19,7 +19,8 @@ from vestige.record.redaction.secret_likelihood import (
 from vestige.record.redaction.secret_patterns import Hit
 
 _RAISED = re.compile(
-    r"(?:^|\n|\\n)[\w.]{1,80}(?:Error|Exception|Warning|Exit|Timeout): [^\n]{0,240}\Z"
+    r"(?:^|\n|\\n)[\w.]{1,80}(?:Error|Exception|Warning|Exit|Timeout): "
+    r"(?:[^\n]|\n(?!  File |Traceback|\n)){0,240}\Z"
 )
 _LINE_START = re.compile(
     r"(?:^|[\n\r]|\\n)[ \t]*(?:(?:export|set|setx|env|ENV|ARG|local|declare -x|-|\*|>|#|;|\d+[:"
