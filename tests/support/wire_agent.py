@@ -1,6 +1,6 @@
 """A small agent over HTTP against a scripted provider on loopback, for bugs and healthy styles.
 
-    with WireAgent(home, [ask_tool("find", {"id": 7}), say("Done.")]) as agent:
+    with WireAgent(home, [ask_tool("find", {"id": 7}), text_reply("Done.")]) as agent:
         agent.converse("Where is order 7?", find=lambda id: "shipped")
 
 The calls are recorded at the wire and the tools as spans, as programs without a framework do.
@@ -40,7 +40,7 @@ TOOLS = [
 ]
 
 
-def say(text: str | None, finish: str = "stop", **more: Any) -> Reply:
+def text_reply(text: str | None, finish: str = "stop", **more: Any) -> Reply:
     """Return an answer of text."""
     message = {"role": "assistant", "content": text}
     return _answer(message, finish, **more)

@@ -13,7 +13,7 @@ import pytest
 from support.planted_bugs import all_findings
 from support.provider_answers import chat_chunks
 from support.provider_server import Reply
-from support.wire_agent import WireAgent, ask_tool, refuse, say
+from support.wire_agent import WireAgent, ask_tool, refuse, text_reply
 from vestige.home import Home
 
 ORDER = "Where is order 7?"
@@ -33,13 +33,13 @@ def find_depot(id: int) -> str:
 
 def unknown_tool(home: Home, bug: bool) -> None:
     name = "find_order" if bug else "find"
-    with WireAgent(home, [ask_tool(name, {"id": 7}), say(SHIPPED)]) as agent:
+    with WireAgent(home, [ask_tool(name, {"id": 7}), text_reply(SHIPPED)]) as agent:
         agent.converse(ORDER, find=find)
 
 
 def bad_arguments(home: Home, bug: bool) -> None:
     arguments = {"order": "seven"} if bug else {"id": 7}
-    with WireAgent(home, [ask_tool("find", arguments), say(SHIPPED)]) as agent:
+    with WireAgent(home, [ask_tool("find", arguments), text_reply(SHIPPED)]) as agent:
         agent.converse(ORDER, find=find)
 
 
@@ -50,27 +50,27 @@ def failing_tool(home: Home, bug: bool) -> None:
         return find(id)
 
     final = "I cannot reach the database." if bug else SHIPPED
-    with WireAgent(home, [ask_tool("find", {"id": 7}), say(final)]) as agent:
+    with WireAgent(home, [ask_tool("find", {"id": 7}), text_reply(final)]) as agent:
         agent.converse(ORDER, find=look_up)
 
 
 def unheeded_error(home: Home, bug: bool) -> None:
     """The tool reports an error as text, and the model claims success."""
     text = '{"status": "error", "message": "order service is unavailable"}'
-    with WireAgent(home, [ask_tool("find", {"id": 7}), say(SHIPPED)]) as agent:
+    with WireAgent(home, [ask_tool("find", {"id": 7}), text_reply(SHIPPED)]) as agent:
         agent.converse(ORDER, find=lambda **order: text if bug else find(**order))
 
 
 def loop(home: Home, bug: bool) -> None:
     replies = [ask_tool("find", {"id": 7}) for _ in range(6 if bug else 1)]
-    with WireAgent(home, [*replies, say(SHIPPED)]) as agent:
+    with WireAgent(home, [*replies, text_reply(SHIPPED)]) as agent:
         agent.converse(ORDER, find=find)
 
 
 def server_errors(home: Home, bug: bool) -> None:
     """The program repeats a call that the provider cannot answer, at once and for ever."""
     errors = [refuse(500, "The server had an error", "server_error")] * (8 if bug else 0)
-    with WireAgent(home, [*errors, say(SHIPPED)]) as agent:
+    with WireAgent(home, [*errors, text_reply(SHIPPED)]) as agent:
         agent.messages.append({"role": "user", "content": ORDER})
         for _ in range(8 if bug else 1):
             try:
@@ -80,23 +80,25 @@ def server_errors(home: Home, bug: bool) -> None:
 
 
 def _refused(status: int, message: str, home: Home, bug: bool) -> None:
-    with WireAgent(home, [refuse(status, message) if bug else say(SHIPPED)]) as agent:
+    with WireAgent(home, [refuse(status, message) if bug else text_reply(SHIPPED)]) as agent:
         agent.converse(ORDER)
 
 
 def cut_answer(home: Home, bug: bool) -> None:
     text = '{"orders": [{"id": 7, "state": "shi' if bug else '{"orders": []}'
-    with WireAgent(home, [say(text, "length" if bug else "stop")]) as agent:
+    with WireAgent(home, [text_reply(text, "length" if bug else "stop")]) as agent:
         agent.converse("List my orders as JSON.")
 
 
 def filtered(home: Home, bug: bool) -> None:
-    with WireAgent(home, [say("", "content_filter") if bug else say(SHIPPED)]) as agent:
+    with WireAgent(
+        home, [text_reply("", "content_filter") if bug else text_reply(SHIPPED)]
+    ) as agent:
         agent.converse(ORDER)
 
 
 def empty(home: Home, bug: bool) -> None:
-    with WireAgent(home, [say("" if bug else SHIPPED)]) as agent:
+    with WireAgent(home, [text_reply("" if bug else SHIPPED)]) as agent:
         agent.converse(ORDER)
 
 
@@ -105,7 +107,9 @@ def missing_result(home: Home, bug: bool) -> None:
     refused = refuse(
         400, "An assistant message with 'tool_calls' must be followed by tool messages"
     )
-    with WireAgent(home, [ask_tool("find", {"id": 7}), refused if bug else say(SHIPPED)]) as agent:
+    with WireAgent(
+        home, [ask_tool("find", {"id": 7}), refused if bug else text_reply(SHIPPED)]
+    ) as agent:
         agent.messages.append({"role": "user", "content": ORDER})
         agent.add_results(agent.send(), {"find": find})
         if bug:
@@ -115,7 +119,7 @@ def missing_result(home: Home, bug: bool) -> None:
 
 def lost_head(home: Home, bug: bool) -> None:
     """After many turns the program keeps the last few messages only."""
-    with WireAgent(home, [say(f"Answer {number}.") for number in range(9)]) as agent:
+    with WireAgent(home, [text_reply(f"Answer {number}.") for number in range(9)]) as agent:
         for number in range(8):
             agent.converse(f"Question {number} about order {number}, please?")
         agent.messages.append({"role": "user", "content": "And what was my first question?"})
@@ -123,7 +127,7 @@ def lost_head(home: Home, bug: bool) -> None:
 
 
 def swapped_results(home: Home, bug: bool) -> None:
-    replies = [ask_tool("find", {"id": 7}, {"id": 8}), say("7 and 8 were shipped.")]
+    replies = [ask_tool("find", {"id": 7}, {"id": 8}), text_reply("7 and 8 were shipped.")]
     with WireAgent(home, replies) as agent:
         agent.messages.append({"role": "user", "content": "Where are orders 7 and 8?"})
         agent.add_results(agent.send(), {"find": find_depot})
@@ -137,7 +141,8 @@ def clock_in_the_prompt(home: Home, bug: bool) -> None:
     """A time at the start of the system prompt: no prefix is read from the cache."""
     rules = "You look up orders. " + "Be brief, and cite the order. " * 400
     replies = [
-        say(f"Answer {number}.", cached=0 if bug or not number else 2_000) for number in range(4)
+        text_reply(f"Answer {number}.", cached=0 if bug or not number else 2_000)
+        for number in range(4)
     ]
     with WireAgent(home, replies, rules) as agent:
         for number in range(4):
@@ -150,8 +155,8 @@ def slow_provider(home: Home, bug: bool) -> None:
     import threading
 
     gate = threading.Event()
-    reply = Reply(body=say(SHIPPED).body, gate=gate)
-    with WireAgent(home, [reply if bug else say(SHIPPED)]) as agent:
+    reply = Reply(body=text_reply(SHIPPED).body, gate=gate)
+    with WireAgent(home, [reply if bug else text_reply(SHIPPED)]) as agent:
         agent.timeout_s = 0.3 if bug else 60
         try:
             agent.converse(ORDER)
@@ -160,7 +165,7 @@ def slow_provider(home: Home, bug: bool) -> None:
 
 
 def refused_connection(home: Home, bug: bool) -> None:
-    with WireAgent(home, [say(SHIPPED)]) as agent:
+    with WireAgent(home, [text_reply(SHIPPED)]) as agent:
         if bug:
             agent._server.url = "http://127.0.0.1:1"
         agent.converse(ORDER)
@@ -180,13 +185,15 @@ def cut_stream(home: Home, bug: bool) -> None:
 
 def huge_result(home: Home, bug: bool) -> None:
     rows = [{"id": number, "state": "shipped", "note": "x" * 60} for number in range(6_000)]
-    with WireAgent(home, [ask_tool("search", {"q": "orders"}), say("There are many.")]) as agent:
+    with WireAgent(
+        home, [ask_tool("search", {"q": "orders"}), text_reply("There are many.")]
+    ) as agent:
         agent.converse("How many orders are there?", search=lambda q: rows if bug else rows[:3])
 
 
 def never_ran(home: Home, bug: bool) -> None:
     """The program ends without running what the model requested."""
-    with WireAgent(home, [ask_tool("find", {"id": 7}), say(SHIPPED)]) as agent:
+    with WireAgent(home, [ask_tool("find", {"id": 7}), text_reply(SHIPPED)]) as agent:
         agent.messages.append({"role": "user", "content": ORDER})
         answer = agent.send()
         if not bug:
@@ -196,13 +203,13 @@ def never_ran(home: Home, bug: bool) -> None:
 
 def parser_error(home: Home, bug: bool) -> None:
     """The program expects JSON, and the model answers with a sentence."""
-    with WireAgent(home, [say(SHIPPED if bug else '{"state": "shipped"}')]) as agent:
+    with WireAgent(home, [text_reply(SHIPPED if bug else '{"state": "shipped"}')]) as agent:
         json.loads(agent.converse("Where is order 7? Answer in JSON.") or "")
 
 
 def call_in_text(home: Home, bug: bool) -> None:
     text = '{"name": "find", "arguments": {"id": 7}}'
-    replies = [say(text)] if bug else [ask_tool("find", {"id": 7}), say(SHIPPED)]
+    replies = [text_reply(text)] if bug else [ask_tool("find", {"id": 7}), text_reply(SHIPPED)]
     with WireAgent(home, replies) as agent:
         agent.converse(ORDER, find=find)
 
@@ -261,7 +268,9 @@ def test_the_same_agent_without_its_bug_is_healthy(home: Home, name: str) -> Non
 
 
 def retry_once(home: Home) -> None:
-    with WireAgent(home, [refuse(429, "Rate limit reached", "requests"), say(SHIPPED)]) as agent:
+    with WireAgent(
+        home, [refuse(429, "Rate limit reached", "requests"), text_reply(SHIPPED)]
+    ) as agent:
         agent.messages.append({"role": "user", "content": ORDER})
         try:
             agent.send()
@@ -270,7 +279,7 @@ def retry_once(home: Home) -> None:
 
 
 def parallel_tools(home: Home) -> None:
-    replies = [ask_tool("find", {"id": 7}, {"id": 8}, {"id": 9}), say("All were shipped.")]
+    replies = [ask_tool("find", {"id": 7}, {"id": 8}, {"id": 9}), text_reply("All were shipped.")]
     with WireAgent(home, replies) as agent:
         agent.messages.append({"role": "user", "content": "Where are 7, 8 and 9?"})
         answer = agent.send()
@@ -287,7 +296,7 @@ def parallel_tools(home: Home) -> None:
 def polling(home: Home) -> None:
     states = iter(["packed", "handed over", "in transit", "delivered"])
     replies = [ask_tool("find", {"id": 7}) for _ in range(4)]
-    with WireAgent(home, [*replies, say("Order 7 is delivered.")]) as agent:
+    with WireAgent(home, [*replies, text_reply("Order 7 is delivered.")]) as agent:
         agent.converse("Tell me when order 7 is delivered.", find=lambda **order: next(states))
 
 
@@ -295,7 +304,7 @@ def corrected_arguments(home: Home) -> None:
     replies = [
         ask_tool("search", {"q": "ordr 7"}),
         ask_tool("search", {"q": "order 7"}),
-        say(SHIPPED),
+        text_reply(SHIPPED),
     ]
     with WireAgent(home, replies) as agent:
         agent.converse(ORDER, search=lambda q: "[]" if q == "ordr 7" else json.dumps([STATE]))
@@ -303,7 +312,7 @@ def corrected_arguments(home: Home) -> None:
 
 def nothing_found(home: Home) -> None:
     with WireAgent(
-        home, [ask_tool("search", {"q": "order 999"}), say("I found no order 999.")]
+        home, [ask_tool("search", {"q": "order 999"}), text_reply("I found no order 999.")]
     ) as agent:
         agent.converse("Where is order 999?", search=lambda q: "[]")
 
@@ -312,14 +321,14 @@ def text_about_errors(home: Home) -> None:
     found = "Doc 4: The error 'payment failed' means that the card was declined. Try another card."
     replies = [
         ask_tool("search", {"q": "payment failed"}),
-        say("Your card was declined; try another."),
+        text_reply("Your card was declined; try another."),
     ]
     with WireAgent(home, replies) as agent:
         agent.converse("What does the error 'payment failed' mean?", search=lambda q: found)
 
 
 def batch(home: Home) -> None:
-    with WireAgent(home, [say(f"Ticket {number}: refund.") for number in range(6)]) as agent:
+    with WireAgent(home, [text_reply(f"Ticket {number}: refund.") for number in range(6)]) as agent:
         for number in range(6):
             ticket = {"role": "user", "content": f"Classify ticket {number}: I want my money back."}
             agent.send([agent.messages[0], ticket])
@@ -330,7 +339,7 @@ def streamed(home: Home) -> None:
 
 
 def declined_by_a_person(home: Home) -> None:
-    replies = [ask_tool("find", {"id": 7}), say("All right, I do not look it up.")]
+    replies = [ask_tool("find", {"id": 7}), text_reply("All right, I do not look it up.")]
     with WireAgent(home, replies) as agent:
         agent.converse(ORDER, find=lambda **order: "The user declined this call.")
 
@@ -343,7 +352,7 @@ def forced_tool(home: Home) -> None:
 
 
 def summary_of_the_history(home: Home) -> None:
-    with WireAgent(home, [say(f"Answer {number}.") for number in range(7)]) as agent:
+    with WireAgent(home, [text_reply(f"Answer {number}.") for number in range(7)]) as agent:
         for number in range(6):
             agent.converse(f"Question {number}: " + "words " * 200)
         summary = {"role": "user", "content": "Summary of the conversation so far: six questions."}
@@ -352,7 +361,8 @@ def summary_of_the_history(home: Home) -> None:
 
 def two_agents(home: Home) -> None:
     with WireAgent(
-        home, [say("A plan: look up order 7."), ask_tool("find", {"id": 7}), say(SHIPPED)]
+        home,
+        [text_reply("A plan: look up order 7."), ask_tool("find", {"id": 7}), text_reply(SHIPPED)],
     ) as agent:
         planner = [{"role": "system", "content": "You plan."}, {"role": "user", "content": ORDER}]
         plan = agent.send(planner)
