@@ -90,7 +90,7 @@ def test_a_program_that_is_left_behind_reaches_its_host(
     """The run has ended, so the call is not recorded; the proxy ends with the program."""
     monkeypatch.setenv("CURL_CA_BUNDLE", str(certificate))
     go, answer = tmp_path / "go", tmp_path / "answer"
-    wait = f"while [ ! -e {go} ]; do sleep 0.1; done"
+    wait = f"for each in $(seq 600); do [ -e {go} ] && break; sleep 0.1; done"
     call = f'{wait}; curl -sS "$0" -d "$1" > {answer}.new 2> {answer}.errors'
     left = f"{call}; mv {answer}.new {answer}"
     command = f'setsid sh -c \'{left}\' "$0" "$1" >/dev/null 2>&1 </dev/null &'
