@@ -127,7 +127,7 @@ CREATE TABLE spans (
   input_body  Nullable(Int64) CODEC(ZSTD(1)), -- bodies.id
   input_bytes Nullable(Int64) CODEC(ZSTD(1)),
   input_info  Nullable(String),   -- JSON: set when the body was cut or lost
-  input_preview String CODEC(ZSTD(1)), -- the first 200 characters
+  input_preview String CODEC(ZSTD(1)), -- the first 80 characters
   output_body  Nullable(Int64) CODEC(ZSTD(1)),
   output_bytes Nullable(Int64) CODEC(ZSTD(1)),
   output_info  Nullable(String),
@@ -245,7 +245,31 @@ CREATE TABLE facts (              -- single values: when the collector last ran,
 ) ENGINE = MergeTree ORDER BY (key, commit);
 """.replace("{version}", _VERSION_COLUMNS)
 
-STEPS: Final[tuple[str, ...]] = (_FIRST_STEP,)
+_STREAM: Final = r"""
+(match(substring(data, 1, 64), '^(data|event|id|retry)?:')
+OR position(substring(data, 1, 16384), '\\ndata:') > 0
+OR match(substring(data, 1, 16384), '\\}\\s*\\n\\s*\\{'))
+"""
+"""Whether a body is a stream of server-sent events, or of JSON lines."""
+
+_SMALLER = f"""
+ALTER TABLE bodies MODIFY COLUMN data CODEC(ZSTD(9));
+ALTER TABLE bodies ADD COLUMN IF NOT EXISTS is_stream UInt8 MATERIALIZED {_STREAM};
+ALTER TABLE body_keys MODIFY COLUMN id CODEC(T64, ZSTD(1));
+ALTER TABLE spans MODIFY COLUMN input_preview String CODEC(ZSTD(9))
+  SETTINGS (min_compress_block_size = 4194304, max_compress_block_size = 4194304);
+ALTER TABLE spans MODIFY COLUMN output_preview String CODEC(ZSTD(9))
+  SETTINGS (min_compress_block_size = 4194304, max_compress_block_size = 4194304);
+ALTER TABLE spans MODIFY COLUMN seq CODEC(Delta, ZSTD(1));
+ALTER TABLE spans MODIFY COLUMN end_seq CODEC(Delta, ZSTD(1));
+ALTER TABLE spans MODIFY COLUMN input_body CODEC(Delta, ZSTD(1));
+ALTER TABLE spans MODIFY COLUMN output_body CODEC(Delta, ZSTD(1));
+ALTER TABLE spans ADD INDEX IF NOT EXISTS by_input input_body TYPE minmax GRANULARITY 1;
+ALTER TABLE spans ADD INDEX IF NOT EXISTS by_output output_body TYPE minmax GRANULARITY 1;
+ALTER TABLE logs ADD INDEX IF NOT EXISTS by_body body TYPE minmax GRANULARITY 1;
+"""
+
+STEPS: Final[tuple[str, ...]] = (_FIRST_STEP, _SMALLER)
 """Step n upgrades a store from version n to n + 1."""
 
 VERSION: Final = len(STEPS)
@@ -296,7 +320,7 @@ def _render_table(
     statement = " ".join(statement.replace(";", "").split())
     head = re.match(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+) ", statement)
     if head is None:
-        return [statement]
+        return _render_change(statement, database, options, on_cluster)
     name = head[1]
     local = f"{name}_local" if options.sharding_key else name
     body = statement[head.end() :]
@@ -321,6 +345,18 @@ def _render_table(
             f" {options.sharding_key if 'tenant' in body else '1'})"
         )
     return statements
+
+
+def _render_change(
+    statement: str, database: str, options: ClusterOptions, on_cluster: str
+) -> list[str]:
+    head = re.match(r"ALTER TABLE (\w+) ", statement)
+    assert head is not None, statement
+    change = statement[head.end() :]
+    tables = [f"{head[1]}_local" if options.sharding_key else head[1]]
+    if options.sharding_key and " COLUMN IF NOT EXISTS " in statement:
+        tables.append(head[1])  # a distributed table has columns, but neither codecs nor indexes
+    return [f"ALTER TABLE {database}.{table}{on_cluster} {change}" for table in tables]
 
 
 def read_version(client: Client) -> int:

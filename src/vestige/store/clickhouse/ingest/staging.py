@@ -32,7 +32,7 @@ from vestige.store.sqlite.ingest.batch_ingest import Ingest
 from vestige.store.sqlite.ingest.rollups import Rollups, format_day
 from vestige.store.sqlite.writer import SqliteWriter
 
-PREVIEW_CHARACTERS: Final = 200
+PREVIEW_CHARACTERS: Final = 80
 IDS_PER_QUERY: Final = 1_000
 """Values of one query, because parameters are part of its URL."""
 
