@@ -8,6 +8,7 @@ from vestige._runtime import clock
 from vestige.errors import StoreError
 from vestige.store.clickhouse.address import parse_address
 from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.ingest.commit_log import notice_commit
 
 _INTERVAL_S: Final = 1.0
 
@@ -30,4 +31,6 @@ def read_change_marker(address: str) -> bytes:
     except StoreError:
         marker = b"none"
     _markers[address] = now, marker
+    if known is not None and known[1] != marker:
+        notice_commit(parse_address(address))
     return marker

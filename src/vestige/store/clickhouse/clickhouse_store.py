@@ -35,6 +35,9 @@ def no_spill(writer: str, seq: int, info: BodyInfo) -> bytes | None:
 CHECK_INTERVAL_S: Final = 5.0
 """The time for which the version of a store is taken for unchanged."""
 
+_current_at: Final[dict[Address, float]] = {}
+"""When a store was last found to have this version."""
+
 
 class ClickHouseStore(ClickHouseReader, ClickHouseWriter):
     """A store in a ClickHouse database."""
@@ -57,7 +60,9 @@ class ClickHouseStore(ClickHouseReader, ClickHouseWriter):
             raise UsageError(f"{tenant[:80]!r}: not a valid tenant name.")
         client = Client.connect(address)
         try:
-            schema.require_version(client, schema.read_version(client))
+            if clock.monotonic() - _current_at.get(address, -CHECK_INTERVAL_S) >= CHECK_INTERVAL_S:
+                schema.require_version(client, schema.read_version(client))
+                _current_at[address] = clock.monotonic()
         except BaseException:
             client.close()
             raise

@@ -13,9 +13,12 @@ from vestige.store.clickhouse.ingest.commit_log import count_commits
 from vestige.store.clickhouse.read_snapshot import View, read_view
 from vestige.store.interface.ingest import ReadSpill
 
-VIEW_S: Final = 0.1
+VIEW_S: Final = 1.0
 """The time for which a reader takes the state of a store for the newest. A command asks some 50
 questions, and reading the state takes as long as most of them."""
+
+WRITER_VIEW_S: Final = 0.1
+"""The same for a store that is open for writing."""
 
 
 class StoreConnection:
@@ -53,7 +56,8 @@ class StoreConnection:
         if recent is not None and now < recent[0] and commits == recent[1]:
             return recent[2]
         view = read_view(self._client, self.tenant)
-        self._recent = now + VIEW_S, commits, view
+        seconds = VIEW_S if self._readonly else WRITER_VIEW_S
+        self._recent = now + seconds, commits, view
         return view
 
     @contextmanager

@@ -36,6 +36,10 @@ _KEYS: Final = {
 """The columns that identify a row."""
 
 
+KnownRun = tuple[int, int, int]
+"""The row id of a run, the last commit that added records to it, and whether it is pinned."""
+
+
 class View(msgspec.Struct, frozen=True):
     """A commit, as one reader sees it."""
 
@@ -51,6 +55,8 @@ class View(msgspec.Struct, frozen=True):
     """The number of the rollups to read (ingest/rollup_compaction.py)."""
     prefix: str = ""
     """What precedes the name of each table: the database and a dot, or nothing."""
+    known: dict[str, KnownRun] = msgspec.field(default_factory=dict)
+    """Runs that were found in this state, by id, so that a command looks each one up once."""
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that the conditions of `current` need."""

@@ -58,7 +58,8 @@ from vestige.store.sqlite.reader import SqliteReader
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_finding = msgspec.json.Decoder(Finding).decode
-_RUN = "run_id = {run_id:String}"
+BODIES_AHEAD_MAX = 500
+"""Bodies in memory that were read ahead, of at most 16 kB each."""
 
 
 class ClickHouseReader(StoreConnection):
@@ -66,6 +67,8 @@ class ClickHouseReader(StoreConnection):
 
     _image: RunImage | None = None
     """The run that was read last."""
+    _bodies: tuple[int, dict[int, bytes]] = (-1, {})
+    """Bodies that were read ahead, and the commit at which they were."""
 
     # --- writers and journals -------------------------------------------------------------------
 
@@ -293,12 +296,14 @@ class ClickHouseReader(StoreConnection):
 
     def sum_body_bytes(self, run_id: str) -> int:
         view = self._view()
-        runs = view.current("runs", _RUN)
+        row = run_list.find_row(self._client, view, run_id)
+        if row is None:
+            return 0
         rows = self._query(
             view,
             "SELECT sum(coalesce(input_bytes, 0)) + sum(coalesce(output_bytes, 0))"
-            f" FROM {view.current('spans', f'run IN (SELECT id FROM {runs})')}",
-            run_id=run_id,
+            f" FROM {view.current('spans', 'run = {run:Int64}')}",
+            run=row[0],
         )
         return int(rows[0][0])
 
@@ -342,7 +347,15 @@ class ClickHouseReader(StoreConnection):
     # --- bodies, text and SQL -------------------------------------------------------------------
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
-        return bodies.read_body(self._client, self._view(), body_id, start, end)
+        view = self._view()
+        number, cached = self._bodies
+        if number != view.number or len(cached) > BODIES_AHEAD_MAX:
+            cached = {}
+            self._bodies = view.number, cached
+        text = cached.get(body_id)
+        if text is not None:
+            return text[max(0, start) : end if end is None else max(0, end)]
+        return bodies.read_body(self._client, view, body_id, start, end, cached)
 
     def read_bodies(self, body_ids: Sequence[int]) -> Iterable[tuple[int, bytes]]:
         yield from bodies.read_bodies(self._client, self._view(), body_ids)
@@ -393,13 +406,14 @@ class ClickHouseReader(StoreConnection):
 
     def notes(self, run_id: str) -> Sequence[Note]:
         view = self._view()
-        runs = view.current("runs", _RUN)
+        row = run_list.find_row(self._client, view, run_id)
+        if row is None:
+            return []
         rows = self._query(
             view,
             "SELECT id, text, created_ns, span_id, event_id, author"
-            f" FROM {view.current('notes', f'run IN (SELECT id FROM {runs})')}"
-            " ORDER BY created_ns, id",
-            run_id=run_id,
+            f" FROM {view.current('notes', 'run = {run:Int64}')} ORDER BY created_ns, id",
+            run=row[0],
         )
         return [
             Note(
@@ -416,25 +430,20 @@ class ClickHouseReader(StoreConnection):
 
     def summarize_notes(self, run_ids: Sequence[str]) -> Mapping[str, NoteSummary]:
         view = self._view()
-        runs = view.current("runs", "run_id IN {ids:Array(String)}")
+        known = run_list.find_rows(self._client, view, run_ids)
+        names = {row: run_id for run_id, (row, _, _) in known.items()}
         rows = self._query(
             view,
-            "SELECT r.run_id, count(), argMax(n.text, (n.created_ns, n.id))"
-            f" FROM {view.current('notes', f'run IN (SELECT id FROM {runs})')} n"
-            f" JOIN {runs} r ON r.id = n.run GROUP BY r.run_id",
-            ids=list(run_ids),
+            "SELECT run, count(), argMax(text, (created_ns, id))"
+            f" FROM {view.current('notes', 'run IN {rows:Array(Int64)}')} GROUP BY run",
+            rows=list(names),
         )
-        return {run_id: NoteSummary(count, text) for run_id, count, text in rows}
+        return {names[row]: NoteSummary(count, text) for row, count, text in rows}
 
     def check_results(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[CheckResult]]:
         view = self._view()
-        runs = self._query(
-            view,
-            "SELECT id, run_id, changed"
-            f" FROM {view.current('runs', 'run_id IN {ids:Array(String)}')}",
-            ids=list(run_ids),
-        )
-        names = {(row, changed): run_id for row, run_id, changed in runs}
+        known = run_list.find_rows(self._client, view, run_ids)
+        names = {(row, changed): run_id for run_id, (row, changed, _) in known.items()}
         where = f"{view.visible('findings')} AND run IN {{keys:Array(Int64)}}"
         rows = self._query(
             view,

@@ -39,12 +39,17 @@ _COMMIT_READS: Final = 5
 
 
 _commits: Final[Counter[Address]] = Counter()
-"""How many commits this process has tried to make, by address."""
+"""How many commits this process has tried to make, or has noticed, by address."""
 
 
 def count_commits(address: Address) -> int:
     """Return a number that changes with each commit of this process."""
     return _commits[address]
+
+
+def notice_commit(address: Address) -> None:
+    """Let readers of this process read the state again: another process has committed."""
+    _commits[address] += 1
 
 
 class CommitConflictError(Exception):

@@ -9,7 +9,7 @@ those of a window of time only, and takes larger windows until it has enough run
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from vestige.limits import SUM_MAX
 from vestige.record.run import RunInfo
 from vestige.record.types import MODEL_CALL_TYPES
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.read_snapshot import View
+from vestige.store.clickhouse.read_snapshot import KnownRun, View
 from vestige.store.protocol import ConversationInfo, RunFilter, RunPage, RunSort, Term
 from vestige.store.run_row import to_run_info
 
@@ -35,6 +35,8 @@ COLUMNS: Final = (
     " error_count, conversation_id, component, input_tokens, output_tokens, pinned, implicit,"
     " process_run, missing_count"
 )
+_WITH_STATE: Final = f"{COLUMNS}, changed"
+_KNOWN_MAX: Final = 10_000
 _NUMBERS: Final = {
     "started_ns": "r.started_ns",
     "tokens": "(r.input_tokens + r.output_tokens)",
@@ -114,12 +116,12 @@ def search_runs(client: Client, view: View, run_filter: RunFilter) -> RunPage:
     runs = _find_newest(client, view, run_filter) if _can_window(run_filter, slow) else None
     if runs is None:
         rows = client.query(
-            f"SELECT {COLUMNS} FROM ({source}) r ORDER BY {column} {direction}, r.id {direction}"
+            f"SELECT {_WITH_STATE} FROM ({source}) r ORDER BY {column} {direction}, r.id {direction}"
             f" LIMIT {int(limit)}",
             **view.parameters(),
             **conditions.values,
         )
-        runs = [to_run_info(row) for row in rows]
+        runs = _to_runs(view, rows)
     if bound is None:
         return RunPage(runs)
     newest_first = run_filter.sort == "started" and not run_filter.ascending
@@ -166,7 +168,7 @@ def _find_newest(client: Client, view: View, run_filter: RunFilter) -> list[RunI
             if hidden:
                 conditions.add(f"r.id NOT IN {conditions.bind(hidden, 'Array(Int64)')}")
         rows = client.query(
-            f"SELECT {COLUMNS} FROM {view.current('runs', f'id IN ({window})')} r"
+            f"SELECT {_WITH_STATE} FROM {view.current('runs', f'id IN ({window})')} r"
             f" WHERE {conditions.sql()} AND r.started_ns >= {{lower:Int64}}"
             f" ORDER BY r.started_ns DESC, r.id DESC LIMIT {limit}",
             **view.parameters(),
@@ -174,7 +176,7 @@ def _find_newest(client: Client, view: View, run_filter: RunFilter) -> list[RunI
             **conditions.values,
         )
         if len(rows) == limit:
-            return [to_run_info(row) for row in rows]
+            return _to_runs(view, rows)
         rows_max *= _WINDOW_GROWTH
     return None
 
@@ -227,21 +229,47 @@ def find_runs(client: Client, view: View, id_or_prefix: str) -> list[RunInfo]:
     else:
         where = "startsWith(run_id, {key:String})"
     rows = client.query(
-        f"SELECT {COLUMNS} FROM {view.current('runs', where)} ORDER BY id LIMIT 50",
+        f"SELECT {_WITH_STATE} FROM {view.current('runs', where)} ORDER BY id LIMIT 50",
         **view.parameters(),
         key=value,
     )
-    found = [to_run_info(row) for row in rows]
+    found = _to_runs(view, rows)
     return [run for run in found if run.id == text] or found
 
 
-def find_row(client: Client, view: View, run_id: str) -> tuple[int, int, int] | None:
+def find_row(client: Client, view: View, run_id: str) -> KnownRun | None:
     """Return the row id of a run, the last commit that added records, and whether it is pinned."""
-    source = view.current("runs", "run_id = {run_id:String}")
-    rows = client.query(
-        f"SELECT id, changed, pinned FROM {source}", **view.parameters(), run_id=run_id
-    )
-    return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
+    return find_rows(client, view, [run_id]).get(run_id)
+
+
+def find_rows(client: Client, view: View, run_ids: Iterable[str]) -> dict[str, KnownRun]:
+    """Return the same for those of the runs that exist."""
+    ids = list(dict.fromkeys(run_ids))
+    missing = [each for each in ids if each not in view.known]
+    for at in range(0, len(missing), _IDS_PER_QUERY):
+        source = view.current("runs", "run_id IN {ids:Array(String)}")
+        rows = client.query(
+            f"SELECT run_id, id, changed, pinned FROM {source}",
+            **view.parameters(),
+            ids=missing[at : at + _IDS_PER_QUERY],
+        )
+        view.known.update((row[0], (row[1], row[2], row[3])) for row in rows)
+    found = {each: view.known[each] for each in ids if each in view.known}
+    if len(view.known) > _KNOWN_MAX:
+        view.known.clear()
+    return found
+
+
+_IDS_PER_QUERY: Final = 1_000
+
+
+def _to_runs(view: View, rows: Sequence[Sequence[Any]]) -> list[RunInfo]:
+    """Return runs, and remember where they are."""
+    runs = [to_run_info(row[:-1]) for row in rows]
+    if len(view.known) + len(runs) <= _KNOWN_MAX:
+        for row, run in zip(rows, runs, strict=True):
+            view.known[run.id] = row[1], row[-1], int(run.pinned)
+    return runs
 
 
 def conversations(

@@ -36,7 +36,12 @@ SEARCH_BYTES_MAX: Final = 256 * MIB
 
 _ROWS_PER_STEP: Final = 1_000_000
 _ROWS_PER_STEP_BARE: Final = 10_000
+_BODIES_FIRST: Final = 5_000
+"""Bodies of the first step. Each step is longer: a frequent text is found in the first ones."""
+_STEP_GROWTH: Final = 8
 _BODIES_PER_STEP: Final = 200_000
+_BODIES_PER_STEP_INDEXED: Final = 5_000_000
+"""With tokens of the text index, which answers without the texts."""
 _BODIES_PER_STEP_BARE: Final = 2_000
 _CANDIDATES_MAX: Final = 5_000
 """Rows of one step that are transferred."""
@@ -91,19 +96,21 @@ class _Scan:
             return f"{SEARCH_BYTES_MAX // MIB} MiB searched"
         return "only the newest part of the store was searched"
 
-    def _iter_steps(self, kind: str, last: int | None, step: int) -> Iterator[tuple[int, int]]:
+    def _iter_steps(
+        self, kind: str, last: int | None, step: int, step_max: int
+    ) -> Iterator[tuple[int, int]]:
         """Yield ranges of row ids (above, up to), in the order of the search."""
         top = self._view.counters[kind]
         if self._run is not None:
-            low = last or 0
-            while low < top:
-                yield low, min(low + step, top)
-                low += step
+            # The key of the tables leads to the rows of a run.
+            if (last or 0) < top:
+                yield last or 0, top
             return
         top = top if last is None else min(top, last - 1)
         while top > 0:
             yield max(0, top - step), top
             top -= step
+            step = min(step * _STEP_GROWTH, step_max)
 
     # --- attributes and logs --------------------------------------------------------------
 
@@ -112,9 +119,8 @@ class _Scan:
         table = "spans" if is_attrs else "logs"
         text = f"concat({'name' if is_attrs else 'message'}, ' ', coalesce(attributes, ''))"
         bare = not self._query.literals
-        for low, top in self._iter_steps(
-            table, last, _ROWS_PER_STEP_BARE if bare else _ROWS_PER_STEP
-        ):
+        step = _ROWS_PER_STEP_BARE if bare else _ROWS_PER_STEP
+        for low, top in self._iter_steps(table, last, step, step):
             direction = "DESC" if self._run is None else "ASC"
             while True:
                 rows = self._read_rows(table, text, low, top, direction)
@@ -149,7 +155,8 @@ class _Scan:
             f"(SELECT *, {text} AS searched FROM"
             f" {view.current(table, f'{where} AND id IN ({ids})')})"
         )
-        runs = view.current("runs")
+        of_rows = f"SELECT run FROM {table} WHERE {view.visible(table)} AND {found}"
+        runs = view.current("runs", f"id IN ({of_rows})")
         if table == "spans":
             sql = (
                 f"SELECT {SPAN_REF}, s.searched, s.id FROM {source} s"
@@ -189,56 +196,73 @@ class _Scan:
 
     def iter_bodies(self, part: str, last: int | None) -> Iterator[tuple[str, Hit | None]]:
         bare = not self._query.literals
-        step = _BODIES_PER_STEP_BARE if bare else _BODIES_PER_STEP
-        for low, top in self._iter_steps("bodies", last, step):
-            found = self._find_texts(low, top)
-            owners = self._find_owners([each.body for each in found])
-            for each in found:
-                owner = owners.get(each.body)
-                if owner is None:
-                    continue
-                cursor = f"{part}:{each.body}"
-                hit = _make_hit(
-                    cursor, *owner, each.text, each.start, each.end, each.at, each.count, 1
-                )
-                key = (hit.before, hit.match, hit.after)
-                if key not in self._reported:
-                    self._reported.add(key)
-                    yield cursor, hit
-            self._rows += (top - low) * 20
+        condition = None if bare else build_index_condition(self._query.literals)
+        first = _BODIES_PER_STEP_BARE if bare else _BODIES_FIRST
+        step_max = first if bare else _BODIES_PER_STEP
+        if condition is not None:
+            step_max = _BODIES_PER_STEP_INDEXED
+        for low, top in self._iter_steps("bodies", last, first, step_max):
+            for found in self._iter_texts(low, top, condition):
+                owners = self._find_owners([each.body for each in found])
+                for each in found:
+                    owner = owners.get(each.body)
+                    if owner is None:
+                        continue
+                    cursor = f"{part}:{each.body}"
+                    hit = _make_hit(
+                        cursor, *owner, each.text, each.start, each.end, each.at, each.count, 1
+                    )
+                    key = (hit.before, hit.match, hit.after)
+                    if key not in self._reported:
+                        self._reported.add(key)
+                        yield cursor, hit
+            self._rows += (top - low) * (1 if condition is not None else 20)
             yield f"{part}:{low + 1 if self._run is None else top}", None
 
-    def _find_texts(self, low: int, top: int) -> list[_Text]:
-        """Return the bodies of a step that match."""
+    def _iter_texts(
+        self, low: int, top: int, condition: IndexCondition | None
+    ) -> Iterator[list[_Text]]:
+        """Yield the bodies of a step that match, in groups."""
         view = self._view
         where = "id > {low:Int64} AND id <= {top:Int64}"
+        candidates = self._prefilter("data")
+        values: dict[str, Any] = {**view.parameters(), **self._literals(), "run": self._run or 0}
         if self._run is not None:
             where += f" AND id IN ({self._bodies_of_run()})"
-        candidates = self._prefilter("data")
-        if self._query.literals:
-            # The text of a streamed response is spread over its events.
-            candidates = f"({candidates} OR {_IS_STREAM})"
+        elif condition is not None:
+            candidates = f"({condition.sql}) AND {candidates}"
+            values |= condition.values
         direction = "DESC" if self._run is None else "ASC"
-        found: list[_Text] = []
-        parameters = {**view.parameters(), **self._literals(), "run": self._run or 0}
+        # The text of a streamed response is spread over its events.
+        alternatives = [candidates, "is_stream = 1"] if self._query.literals else [candidates]
+        count = _BODIES_FIRST_READ
         while True:
-            # Ids first: to find the newest versions of all texts would sort them.
+            # Ids first: to find the newest versions of all texts would sort them. Two queries, as
+            # the text index is not used for a condition that has an alternative without it.
+            ids = " UNION ALL ".join(
+                f"(SELECT id FROM bodies WHERE {view.visible('bodies')} AND {where} AND {each}"
+                f" ORDER BY id {direction} LIMIT {count})"
+                for each in alternatives
+            )
             rows = self._client.query(
-                f"SELECT DISTINCT id FROM bodies WHERE {view.visible('bodies')} AND {where}"
-                f" AND {candidates} ORDER BY id {direction} LIMIT {_BODIES_PER_READ}",
-                **parameters,
+                f"SELECT DISTINCT id FROM ({ids}) ORDER BY id {direction} LIMIT {count}",
+                **values,
                 low=low,
                 top=top,
             )
             texts = read_bodies(self._client, view, [row[0] for row in rows])
+            found = []
             for body_id, data in sorted(texts, reverse=self._run is None):
                 self._bytes += len(data)
                 text = self._match(body_id, data)
                 if text is not None:
                     found.append(text)
-            if len(rows) < _BODIES_PER_READ or self._bytes > SEARCH_BYTES_MAX:
-                return found
+            if found:
+                yield found
+            if len(rows) < count or self._bytes > SEARCH_BYTES_MAX:
+                return
             low, top = (low, rows[-1][0] - 1) if self._run is None else (rows[-1][0], top)
+            count = _BODIES_PER_READ
 
     def _match(self, body_id: int, raw: bytes) -> _Text | None:
         text, is_assembled = raw.decode(errors="surrogateescape"), False
@@ -270,7 +294,6 @@ class _Scan:
         """Return the first span or log record that refers to each body."""
         owners: dict[int, tuple[SpanRef, str]] = {}
         view = self._view
-        runs = view.current("runs", "1" if self._run is None else "id = {run:Int64}")
         parameters = {**view.parameters(), "run": self._run or 0}
         for at in range(0, len(bodies), 1_000):
             keys = list(bodies[at : at + 1_000])
@@ -285,6 +308,8 @@ class _Scan:
                     f" AND {column} IN {{bodies:Array(Int64)}}"
                 )
                 rows = view.current(table, f"id IN ({ids})")
+                of_rows = ids.replace("SELECT id", "SELECT run", 1)
+                runs = view.current("runs", f"id IN ({of_rows})")
                 if table == "spans":
                     sql = (
                         f"SELECT {SPAN_REF}, s.{column} FROM {rows} s"
@@ -304,13 +329,53 @@ class _Scan:
         return owners
 
 
+_BODIES_FIRST_READ: Final = 250
 _BODIES_PER_READ: Final = 1_000
-_IS_STREAM: Final = (
-    "(match(substring(data, 1, 64), '^(data|event|id|retry)?:')"
-    " OR position(substring(data, 1, 16384), '\\ndata:') > 0"
-    r" OR match(substring(data, 1, 16384), '\\}\\s*\\n\\s*\\{'))"
-)
-"""Whether a body is a stream of server-sent events."""
+
+
+class IndexCondition(msgspec.Struct, frozen=True):
+    """A condition that the text index answers, with its parameters."""
+
+    sql: str
+    values: dict[str, Any]
+
+
+_LIKE_MIN: Final = 4
+"""Shorter parts of words are in too many words."""
+
+
+def build_index_condition(literals: Sequence[str]) -> IndexCondition | None:
+    """Return a condition for bodies that may contain one of the literals.
+
+    The index has words (letters, digits and bytes above 127) in lower case. Of a literal, all words
+    but the first and the last are complete; these two may be parts of words. None: a literal has no
+    word that the index finds.
+    """
+    alternatives = []
+    values: dict[str, Any] = {}
+    for number, literal in enumerate(literals):
+        lowered = "".join(each.lower() if each.isascii() else each for each in literal)
+        words = list(_WORD.finditer(lowered))
+        complete = [each[0] for each in words if each.start() > 0 and each.end() < len(lowered)]
+        parts = [
+            each[0]
+            for each in words
+            if (each.start() == 0 or each.end() == len(lowered)) and len(each[0]) >= _LIKE_MIN
+        ]
+        conditions = []
+        if complete:
+            values[f"w{number}"] = complete
+            conditions.append(f"hasAllTokens(lower(data), {{w{number}:Array(String)}})")
+        for at, part in enumerate(dict.fromkeys(parts)):
+            values[f"w{number}_{at}"] = f"%{part}%"
+            conditions.append(f"lower(data) LIKE {{w{number}_{at}:String}}")
+        if not conditions:
+            return None
+        alternatives.append(f"({' AND '.join(conditions)})")
+    return IndexCondition(" OR ".join(alternatives), values)
+
+
+_WORD: Final = re.compile(r"[0-9a-z\x80-\U0010ffff]+")
 
 
 def _make_hit(

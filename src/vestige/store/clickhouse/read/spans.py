@@ -11,6 +11,7 @@ from vestige.record.otlp_sequence_numbers import order_group
 from vestige.record.run import PARTIAL, BodyRef, LogInfo
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.read.run_list import find_rows
 from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import RunEnds, SpanFacts, SpanRef
 
@@ -21,6 +22,7 @@ SPANS_MAX: Final = 5_000
 """Spans of a run that is read for a list."""
 
 _CANDIDATES_MAX: Final = 2_000
+_FACTS_PER_QUERY: Final = 1_000
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 SPAN_REF: Final = "r.run_id, s.span_id, r.id, s.number, s.type, s.name"
@@ -48,9 +50,11 @@ def find_spans(client: Client, view: View, text: str) -> list[SpanRef]:
         return []
     # The span id of a row may change, so the newest version is tested again.
     ids = f"SELECT id FROM spans WHERE {view.visible('spans')} AND {where} LIMIT {_CANDIDATES_MAX}"
+    runs = ids.replace("SELECT id", "SELECT run", 1)
     rows = client.query(
         f"SELECT {SPAN_REF} FROM {view.current('spans', f'id IN ({ids})')} s"
-        f" JOIN {view.current('runs')} r ON r.id = s.run WHERE {where.replace('run =', 's.run =')}"
+        f" JOIN {view.current('runs', f'id IN ({runs})')} r ON r.id = s.run"
+        f" WHERE {where.replace('run =', 's.run =')}"
         " ORDER BY s.id LIMIT 50",
         **view.parameters(),
         **values,
@@ -71,11 +75,12 @@ def find_attribute(client: Client, view: View, value: str, limit: int) -> list[S
             " AND multiSearchAny(coalesce(attributes, ''), {forms:Array(String)})"
             f" ORDER BY id DESC LIMIT {_CANDIDATES_MAX}"
         )
+        runs = ids.replace("SELECT id", "SELECT run", 1)
         rows = client.query(
             _ATTRIBUTE[table].format(
                 rows=view.current(table, f"id IN ({ids})"),
-                runs=view.current("runs"),
-                spans=view.current("spans", "1"),
+                runs=view.current("runs", f"id IN ({runs})"),
+                spans=view.current("spans", f"run IN ({runs})"),
             ),
             **view.parameters(),
             forms=forms,
@@ -112,7 +117,8 @@ def links_to(
     links = view.current("links", "target_span = {span_id:String}")
     spans = view.current("spans", f"run IN (SELECT run FROM {links})")
     rows = client.query(
-        f"SELECT {SPAN_REF}, l.reason FROM {links} l JOIN {view.current('runs')} r ON r.id = l.run"
+        f"SELECT {SPAN_REF}, l.reason FROM {links} l"
+        f" JOIN {view.current('runs', f'id IN (SELECT run FROM {links})')} r ON r.id = l.run"
         f" JOIN {spans} s ON s.run = l.run AND s.span_id = l.span_id"
         " WHERE coalesce(l.target_run, r.run_id) = {run_id:String} ORDER BY l.id LIMIT 50",
         **view.parameters(),
@@ -123,17 +129,40 @@ def links_to(
 
 
 def find_last_good_run(client: Client, view: View, run_id: str) -> str | None:
-    return _find_related(client, view, run_id, _LAST_GOOD)
+    return _find_related(client, view, run_id, _LAST_GOOD, "name")
 
 
 def find_previous_run(client: Client, view: View, run_id: str) -> str | None:
-    return _find_related(client, view, run_id, _RUN_BEFORE)
+    return _find_related(client, view, run_id, _RUN_BEFORE, "conversation_id", "name")
 
 
-def _find_related(client: Client, view: View, run_id: str, sql: str) -> str | None:
-    runs = view.current("runs")
+_RELATED: Final = 100
+"""Versions of earlier runs that are looked at before all."""
+
+
+def _find_related(client: Client, view: View, run_id: str, sql: str, *columns: str) -> str | None:
+    """Return the run that a query finds, with the same value in one of the columns.
+
+    The query prefers the first of these columns, and then the newest run before this one. Only if
+    none of the newest ones is found are all runs sorted.
+    """
     one = view.current("runs", "run_id = {run_id:String}")
-    rows = client.query(sql.format(runs=runs, one=one), **view.parameters(), run_id=run_id)
+    for column in columns:
+        # A run has a version with the values of its newest one, so no better run is omitted.
+        newest = (
+            f"SELECT id, started_ns FROM {view.prefix}runs WHERE {view.visible('runs')}"
+            f" AND {column} IN (SELECT {column} FROM {one}) AND started_ns <="
+            f" (SELECT max(started_ns) FROM {one})"
+            f" ORDER BY started_ns DESC, id DESC LIMIT {_RELATED}"
+        )
+        source = f"(SELECT * FROM {view.current('runs', f'id IN (SELECT id FROM ({newest}))')}"
+        source += f" WHERE started_ns >= (SELECT min(started_ns) FROM ({newest})))"
+        rows = client.query(sql.format(runs=source, one=one), **view.parameters(), run_id=run_id)
+        if rows:
+            return str(rows[0][0])
+    rows = client.query(
+        sql.format(runs=view.current("runs"), one=one), **view.parameters(), run_id=run_id
+    )
     return rows[0][0] if rows else None
 
 
@@ -183,37 +212,42 @@ def find_previous_span(
 def read_span_facts(
     client: Client, view: View, run_ids: Sequence[str], spans_max: int
 ) -> Iterator[SpanFacts]:
-    for run_id in run_ids:
-        one = view.current("runs", "run_id = {run_id:String}")
-        source = view.current("spans", f"run IN (SELECT id FROM {one})")
+    known = find_rows(client, view, run_ids)
+    runs = [(known[each][0], each) for each in run_ids if each in known]
+    step = max(1, _FACTS_PER_QUERY // max(1, spans_max))
+    for at in range(0, len(runs), step):
+        part = dict(runs[at : at + step])
+        source = view.current("spans", "run IN {rows:Array(Int64)}")
         rows = client.query(
-            f"SELECT type, name, component, status, attributes, output_body FROM {source}"
-            f" ORDER BY id LIMIT {int(spans_max)}",
+            "SELECT run, type, name, component, status, attributes, output_body"
+            f" FROM {source} ORDER BY indexOf({{rows:Array(Int64)}}, run), id"
+            f" LIMIT {int(spans_max)} BY run",
             **view.parameters(),
-            run_id=run_id,
+            rows=list(part),
         )
-        for span_type, name, component, status, text, body in rows:
+        for row, span_type, name, component, status, text, body in rows:
             attributes = _decode(text) if text else {}
-            yield SpanFacts(run_id, span_type, name, component, status, attributes, body)
+            yield SpanFacts(part[row], span_type, name, component, status, attributes, body)
 
 
 def find_partial_runs(client: Client, view: View, run_ids: Sequence[str]) -> set[str]:
-    runs = view.current("runs", "run_id IN {ids:Array(String)}")
-    spans = view.current("spans", f"run IN (SELECT id FROM {runs})")
+    known = find_rows(client, view, run_ids)
+    names = {row: run_id for run_id, (row, _, _) in known.items()}
     rows = client.query(
-        f"SELECT DISTINCT r.run_id FROM {spans} s JOIN {runs} r ON r.id = s.run"
-        " WHERE s.parent_id IS NULL AND s.type = 'run'"
-        " AND position(coalesce(s.attributes, ''), {mark:String}) > 0",
+        f"SELECT DISTINCT run FROM {view.current('spans', 'run IN {rows:Array(Int64)}')}"
+        " WHERE parent_id IS NULL AND type = 'run'"
+        " AND position(coalesce(attributes, ''), {mark:String}) > 0",
         **view.parameters(),
-        ids=list(run_ids),
+        rows=list(names),
         mark=f'"{PARTIAL}":',
     )
-    return {row[0] for row in rows}
+    return {names[row[0]] for row in rows}
 
 
 def read_run_ends(client: Client, view: View, run_ids: Sequence[str]) -> dict[str, RunEnds]:
     """Return the bodies at both ends of each run."""
-    runs = view.current("runs", "run_id IN {ids:Array(String)}")
+    known = find_rows(client, view, run_ids)
+    runs = view.current("runs", "id IN {rows:Array(Int64)}")
     spans = view.current("spans", f"run IN (SELECT id FROM {runs} WHERE span_count <= {SPANS_MAX})")
     is_root = "s.type = 'run' AND s.parent_id IS NULL"
     rows = client.query(
@@ -225,7 +259,7 @@ def read_run_ends(client: Client, view: View, run_ids: Sequence[str]) -> dict[st
         f" argMaxIf((s.output_body, s.output_bytes), s.id, {_HAS_OUTPUT})"
         f" FROM {spans} s JOIN {runs} r ON r.id = s.run GROUP BY r.run_id",
         **view.parameters(),
-        ids=list(run_ids),
+        rows=[row for row, _, _ in known.values()],
     )
     return {row[0]: RunEnds(*(_to_ref(pair) for pair in row[2:])) for row in rows}
 

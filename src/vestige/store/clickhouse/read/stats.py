@@ -8,7 +8,7 @@ from typing import Any, Final
 from vestige.record.run import NOT_FAILED
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.read.run_list import IS_MODEL_CALL, is_worth_showing
+from vestige.store.clickhouse.read.run_list import IS_MODEL_CALL, find_rows, is_worth_showing
 from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.histogram import bucket
 from vestige.store.interface.stats import USAGE_KEYS, LatestCall, ModelSum, RecordedSum, Sum
@@ -166,9 +166,10 @@ def sum_hour_models(client: Client, view: View, since_ns: int) -> list[ModelSum]
 
 
 def sum_model_calls(client: Client, view: View, run_ids: Sequence[str]) -> list[RecordedSum]:
-    if not run_ids:
+    known = find_rows(client, view, run_ids)
+    if not known:
         return []
-    runs = view.current("runs", "run_id IN {ids:Array(String)}")
+    runs = view.current("runs", "id IN {rows:Array(Int64)}")
     has_cost = "JSONHas(coalesce(s.attributes, ''), 'cost_usd')"
     rows = client.query(
         f"SELECT r.run_id, {_MODEL} AS model, count(), {_TOKENS_OF_SPANS},"
@@ -177,7 +178,7 @@ def sum_model_calls(client: Client, view: View, run_ids: Sequence[str]) -> list[
         " WHERE s.attributes IS NOT NULL GROUP BY r.run_id, model, recorded"
         " ORDER BY r.run_id, model, recorded DESC",
         **view.parameters(),
-        ids=list(run_ids),
+        rows=[row for row, _, _ in known.values()],
     )
     return [
         RecordedSum(ModelSum(run_id, model, count, *tokens), float(cost) if recorded else None)
