@@ -12,7 +12,7 @@ from support.clickhouse import ClickHouseServer
 from support.stored_runs import SECOND_NS, T0, make_run, run_id_of, span_id_of, writer_of
 from vestige.record.types import AnyRecord, Link, SpanOpen
 from vestige.store.clickhouse.client import Client, Rows
-from vestige.store.clickhouse.read import run_list
+from vestige.store.clickhouse.read import run_list, spans
 from vestige.store.open import open_store
 from vestige.store.protocol import RunFilter, Store, Term
 
@@ -87,6 +87,34 @@ def test_lists_in_windows_are_those_of_the_other_engine(
     assert len(expected.list_runs(RunFilter())) < len(expected.run_ids())  # some are hidden
     for each in filters:
         assert store.list_runs(each) == expected.list_runs(each), each
+
+
+def test_related_runs_are_those_of_the_other_engine(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, store = stores
+    for at, run_id in enumerate(expected.run_ids()):
+        monkeypatch.setattr(spans, "_RELATED", (1, 4, 100)[at % 3])
+        if at % 2:
+            assert store.find_previous_run(run_id) == expected.find_previous_run(run_id), run_id
+            assert store.find_last_good_run(run_id) == expected.find_last_good_run(run_id), run_id
+
+
+def test_facts_of_many_runs_are_those_of_the_other_engine(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = stores
+    run_ids = [*reversed(expected.run_ids()), "no such run"]
+    monkeypatch.setattr(spans, "_FACTS_PER_QUERY", 7)
+    for spans_max in (1, 50):
+        facts = [
+            [
+                (each.run_id, each.type, each.name, each.attributes)
+                for each in engine.read_span_facts(run_ids, spans_max)
+            ]
+            for engine in stores
+        ]
+        assert facts[0] == facts[1]
 
 
 def test_a_list_reads_few_runs(

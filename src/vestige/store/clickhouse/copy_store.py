@@ -24,6 +24,7 @@ from vestige.errors import StoreError, UsageError
 from vestige.limits import MIB
 from vestige.store.clickhouse.address import parse_address
 from vestige.store.clickhouse.clickhouse_store import ClickHouseStore
+from vestige.store.clickhouse.ingest.row_export import make_body_row
 from vestige.store.clickhouse.ingest.staging import Staging
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
@@ -112,7 +113,7 @@ def _commit_bodies(target: ClickHouseStore, batch: Sequence[Sequence[Any]], done
     def operation(staging: Staging) -> None:
         week = datetime.date.fromisoformat(staging.week)
         staging.extra["bodies"] = [
-            (tenant, body, size, first_ns, None, data, week, 0)
+            make_body_row(tenant, body, size, first_ns, data, week)
             for tenant, body, _, size, first_ns, data in batch
         ]
         staging.extra["body_keys"] = [(row[0], row[2], row[1], week, 0) for row in batch]

@@ -16,6 +16,7 @@ import msgspec
 from vestige._runtime import clock
 from vestige.store.clickhouse import schema
 from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.ingest.row_export import make_body_row
 from vestige.store.clickhouse.ingest.staging import Staging
 from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import PruneResult, RetentionPolicy
@@ -128,7 +129,7 @@ def stage(staging: Staging, found: Plan, now_ns: int) -> None:
         for body, tenant, size, first_ns, body_week in removed:
             evicted_ns = None if deleted else now_ns
             extra.setdefault("bodies", []).append(
-                (tenant, body, size, first_ns, evicted_ns, b"", week, deleted)
+                make_body_row(tenant, body, size, first_ns, b"", week, evicted_ns, deleted)
             )
             # Otherwise the same text would be taken for stored when it comes again.
             if digest := digests.get((tenant, body)):

@@ -250,11 +250,18 @@ _STREAM: Final = r"""
 OR position(substring(data, 1, 16384), '\\ndata:') > 0
 OR match(substring(data, 1, 16384), '\\}\\s*\\n\\s*\\{'))
 """
-"""Whether a body is a stream of server-sent events, or of JSON lines."""
+"""Whether a body may be a stream of server-sent events, or of JSON lines."""
 
+# The words of a streamed response are spread over its events. `stream_text` has the text that they
+# assemble to. Bodies of stores of version 1 have none: `is_unread_stream` is 1 for those that may
+# be streams, so that a search reads them.
 _SMALLER = f"""
 ALTER TABLE bodies MODIFY COLUMN data CODEC(ZSTD(9));
-ALTER TABLE bodies ADD COLUMN IF NOT EXISTS is_stream UInt8 MATERIALIZED {_STREAM};
+ALTER TABLE bodies ADD COLUMN IF NOT EXISTS stream_text String CODEC(ZSTD(9)) AFTER data;
+ALTER TABLE bodies ADD COLUMN IF NOT EXISTS is_unread_stream UInt8 DEFAULT {_STREAM}
+  AFTER stream_text;
+ALTER TABLE bodies ADD INDEX IF NOT EXISTS stream_words lower(stream_text)
+  TYPE text(tokenizer = 'splitByNonAlpha', posting_list_codec = 'bitpacking');
 ALTER TABLE body_keys MODIFY COLUMN id CODEC(T64, ZSTD(1));
 ALTER TABLE spans MODIFY COLUMN input_preview String CODEC(ZSTD(9))
   SETTINGS (min_compress_block_size = 4194304, max_compress_block_size = 4194304);
@@ -422,7 +429,18 @@ def _parse_columns(statement: str) -> dict[str, str]:
     return found
 
 
-_COLUMNS: Final = {name: _parse_columns(sql) for name, sql in iter_tables()}
+def _read_columns() -> dict[str, dict[str, str]]:
+    """Return the columns of each table, with those that later steps added."""
+    tables = {name: _parse_columns(sql) for name, sql in iter_tables()}
+    added = r"ALTER TABLE (\w+) ADD COLUMN IF NOT EXISTS (\w+) (\w+)[^;]* AFTER (\w+);"
+    for name, column, kind, before in re.findall(added, " ".join("\n".join(STEPS).split())):
+        columns = list(tables[name].items())
+        at = [each for each, _ in columns].index(before) + 1
+        tables[name] = dict([*columns[:at], (column, kind), *columns[at:]])
+    return tables
+
+
+_COLUMNS: Final = _read_columns()
 
 VERSION_COLUMNS: Final = ("commit", "attempt", "deleted")
 

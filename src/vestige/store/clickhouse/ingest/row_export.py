@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from vestige.record.redaction.stream_redaction import spell
 from vestige.store.clickhouse.ingest.staging import Staging
 
 Row = Sequence[Any]
@@ -21,7 +22,10 @@ def export(staging: Staging, number: int) -> dict[str, list[Row]]:
     week = datetime.date.fromisoformat(staging.week)
     execute = staging.connection.execute
     batch: dict[str, list[Row]] = {
-        "bodies": [(*row[:4], None, row[4], week, 0) for row in execute(_BODIES)],
+        "bodies": [
+            make_body_row(tenant, body_id, size_bytes, first_ns, data, week)
+            for tenant, body_id, size_bytes, first_ns, data in execute(_BODIES)
+        ],
         "body_keys": [(*row, week, 0) for row in execute(_BODY_KEYS)],
         "spans": [_span(staging, row, week) for row in execute(_SPANS)],
         "logs": [(*row, week, 0) for row in execute(_LOGS)],
@@ -42,6 +46,32 @@ def export(staging: Staging, number: int) -> dict[str, list[Row]]:
         batch.setdefault(table, []).extend(rows)
     batch["rollups"] = [(*row[:-1], staging.base, row[-1]) for row in batch["rollups"]]
     return {table: rows for table, rows in batch.items() if rows}
+
+
+def make_body_row(
+    tenant: str,
+    body_id: int,
+    size_bytes: int,
+    first_ns: int,
+    data: bytes,
+    week: datetime.date,
+    evicted_ns: int | None = None,
+    deleted: int = 0,
+) -> Row:
+    """Return a row of a body, with the text that a stream assembles to."""
+    stream_text = "\n".join(spell(data)).encode(errors="replace")
+    return (
+        tenant,
+        body_id,
+        size_bytes,
+        first_ns,
+        evicted_ns,
+        data,
+        stream_text,
+        0,
+        week,
+        deleted,
+    )
 
 
 def _span(staging: Staging, row: Row, week: datetime.date) -> Row:

@@ -110,7 +110,8 @@ class _Scan:
         while top > 0:
             yield max(0, top - step), top
             top -= step
-            step = min(step * _STEP_GROWTH, step_max)
+            indexed = step_max > _BODIES_PER_STEP and kind == "bodies"
+            step = step_max if indexed else min(step * _STEP_GROWTH, step_max)
 
     # --- attributes and logs --------------------------------------------------------------
 
@@ -225,20 +226,28 @@ class _Scan:
         """Yield the bodies of a step that match, in groups."""
         view = self._view
         where = "id > {low:Int64} AND id <= {top:Int64}"
-        candidates = self._prefilter("data")
         values: dict[str, Any] = {**view.parameters(), **self._literals(), "run": self._run or 0}
         if self._run is not None:
             where += f" AND id IN ({self._bodies_of_run()})"
-        elif condition is not None:
-            candidates = f"({condition.sql}) AND {candidates}"
+            condition = None
+        elif top - low <= _BODIES_FIRST:
+            condition = None  # the texts of so few bodies are in a few blocks
+        if condition is not None:
             values |= condition.values
         direction = "DESC" if self._run is None else "ASC"
-        # The text of a streamed response is spread over its events.
-        alternatives = [candidates, "is_stream = 1"] if self._query.literals else [candidates]
+        alternatives = ["1"]
+        if self._query.literals:
+            alternatives = ["is_unread_stream = 1"]
+            for column in ("data", "stream_text"):
+                alternatives.append(
+                    self._prefilter(column)
+                    if condition is None
+                    else condition.sql.format(column=column)
+                )
         count = _BODIES_FIRST_READ
         while True:
-            # Ids first: to find the newest versions of all texts would sort them. Two queries, as
-            # the text index is not used for a condition that has an alternative without it.
+            # Ids first: to find the newest versions of all texts would sort them. One query for
+            # each alternative, because a text index is not used for one with OR.
             ids = " UNION ALL ".join(
                 f"(SELECT id FROM bodies WHERE {view.visible('bodies')} AND {where} AND {each}"
                 f" ORDER BY id {direction} LIMIT {count})"
@@ -337,6 +346,7 @@ class IndexCondition(msgspec.Struct, frozen=True):
     """A condition that the text index answers, with its parameters."""
 
     sql: str
+    """With {column} where the name of the column belongs."""
     values: dict[str, Any]
 
 
@@ -345,34 +355,39 @@ _LIKE_MIN: Final = 4
 
 
 def build_index_condition(literals: Sequence[str]) -> IndexCondition | None:
-    """Return a condition for bodies that may contain one of the literals.
+    """Return a condition for texts that may contain one of the literals.
 
-    The index has words (letters, digits and bytes above 127) in lower case. Of a literal, all words
-    but the first and the last are complete; these two may be parts of words. None: a literal has no
-    word that the index finds.
+    The index has words (letters, digits and bytes above 127) in lower case. All words of a literal
+    but the first and the last are complete; these two may be parts of words. The server answers one
+    LIKE from the index, and reads all texts for two. None: a literal has no word for the index.
     """
     alternatives = []
     values: dict[str, Any] = {}
     for number, literal in enumerate(literals):
         lowered = "".join(each.lower() if each.isascii() else each for each in literal)
         words = list(_WORD.finditer(lowered))
+        ends = (0, len(lowered))
         complete = [each[0] for each in words if each.start() > 0 and each.end() < len(lowered)]
-        parts = [
-            each[0]
-            for each in words
-            if (each.start() == 0 or each.end() == len(lowered)) and len(each[0]) >= _LIKE_MIN
-        ]
+        part = max(
+            (each[0] for each in words if each.start() in ends or each.end() in ends),
+            key=len,
+            default="",
+        )
         conditions = []
         if complete:
-            values[f"w{number}"] = complete
-            conditions.append(f"hasAllTokens(lower(data), {{w{number}:Array(String)}})")
-        for at, part in enumerate(dict.fromkeys(parts)):
-            values[f"w{number}_{at}"] = f"%{part}%"
-            conditions.append(f"lower(data) LIKE {{w{number}_{at}:String}}")
+            values[f"words{number}"] = complete
+            conditions.append(
+                f"hasAllTokens(lower({{column}}), {{{{words{number}:Array(String)}}}})"
+            )
+        if len(part) >= _LIKE_MIN:
+            values[f"part{number}"] = f"%{part}%"
+            conditions.append(f"lower({{column}}) LIKE {{{{part{number}:String}}}}")
         if not conditions:
             return None
+        if part != lowered:
+            conditions.append("multiSearchAnyCaseInsensitive({column}, {{literals:Array(String)}})")
         alternatives.append(f"({' AND '.join(conditions)})")
-    return IndexCondition(" OR ".join(alternatives), values)
+    return IndexCondition(f"({' OR '.join(alternatives)})", values)
 
 
 _WORD: Final = re.compile(r"[0-9a-z\x80-\U0010ffff]+")
