@@ -9,6 +9,7 @@ A text that several bodies repeat, such as a message of a conversation, is one h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
