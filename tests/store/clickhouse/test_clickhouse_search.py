@@ -48,10 +48,24 @@ def address(clickhouse_server: ClickHouseServer) -> Iterator[str]:
 
 
 LITERALS = [
-        ("order",), ("Order re",), ("preorder_7 lost",), ("ïve",), ("naïve Größe",), ("日本語",),
-        ("x",), ("7 x 7",), ('{"q": lost',), ("id=42",), ("d=4",), ("lost lost",), ("rder", "ost x"),
-        (" lost ",), ("-",), ("er id=42 nai",), ("answer 1",),
-]  # fmt: skip
+    ("order",),
+    ("Order re",),
+    ("preorder_7 lost",),
+    ("ïve",),
+    ("naïve Größe",),
+    ("日本語",),
+    ("x",),
+    ("7 x 7",),
+    ('{"q": lost',),
+    ("id=42",),
+    ("d=4",),
+    ("lost lost",),
+    ("rder", "ost x"),
+    (" lost ",),
+    ("-",),
+    ("er id=42 nai",),
+    ("answer 1",),
+]
 
 
 def test_the_index_omits_no_text(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

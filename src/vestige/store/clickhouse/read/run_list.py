@@ -116,8 +116,8 @@ def search_runs(client: Client, view: View, run_filter: RunFilter) -> RunPage:
     runs = _find_newest(client, view, run_filter) if _can_window(run_filter, slow) else None
     if runs is None:
         rows = client.query(
-            f"SELECT {_WITH_STATE} FROM ({source}) r ORDER BY {column} {direction}, r.id {direction}"
-            f" LIMIT {int(limit)}",
+            f"SELECT {_WITH_STATE} FROM ({source}) r"
+            f" ORDER BY {column} {direction}, r.id {direction} LIMIT {int(limit)}",
             **view.parameters(),
             **conditions.values,
         )
