@@ -18,8 +18,9 @@ _databases = itertools.count(1)
 class ClickHouseServer:
     """A server with its data in a folder, in a process of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: Path | None = None) -> None:
         self._folder = folder
+        self._config = config
         self.port = 0
         self._free: list[str] = []
         """Stores that are empty again."""
@@ -28,7 +29,12 @@ class ClickHouseServer:
     def start(self) -> None:
         """Start the server, on the same port as before."""
         self._process = subprocess.Popen(
-            [sys.executable, str(_SCRIPT), str(self._folder), str(self.port)],
+            [
+                sys.executable,
+                str(_SCRIPT),
+                f"{self._folder}?config-file={self._config}" if self._config else str(self._folder),
+                str(self.port),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -106,9 +106,11 @@ def test_a_store_of_version_1_is_upgraded_and_its_streams_are_found(address: str
         store.append(make_run(1, answer=stream))
     client = Client.connect(parse_address(address))
     for change in (
-        "DROP INDEX stream_words", "DROP COLUMN stream_text", "DROP COLUMN is_unread_stream",
+        "DROP INDEX stream_words",
+        "DROP COLUMN stream_text",
+        "DROP COLUMN is_unread_stream",
         "MODIFY COLUMN data CODEC(ZSTD(6))",
-    ):  # fmt: skip
+    ):
         client.command(f"ALTER TABLE bodies {change} SETTINGS mutations_sync = 2")
     client.command("TRUNCATE TABLE schema_versions")
     client.insert("schema_versions", {"version": "UInt32"}, [(1,)])

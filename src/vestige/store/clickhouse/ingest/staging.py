@@ -35,6 +35,8 @@ from vestige.store.sqlite.writer import SqliteWriter
 PREVIEW_CHARACTERS: Final = 80
 IDS_PER_QUERY: Final = 1_000
 """Values of one query, because parameters are part of its URL."""
+HASHES_PER_QUERY: Final = 50_000
+"""Each query reads most of the hashes of a store, however few it looks for."""
 
 _TABLES = """
 CREATE TABLE changed (kind TEXT, id INTEGER, PRIMARY KEY (kind, id)) WITHOUT ROWID;
@@ -211,12 +213,14 @@ class BodyBuffer(Bodies):
             self._ids[tenant, digest] = body_id
         if not staging.view.counters["bodies"]:
             return
-        for at in range(0, len(missing), IDS_PER_QUERY):
+        for at in range(0, len(missing), HASHES_PER_QUERY):
+            # A part of the text of the query, which consists of hexadecimal digits only: a
+            # parameter would be a part of its URL.
+            hashes = "".join(digest.hex() for digest in missing[at : at + HASHES_PER_QUERY])
             rows = staging.query(
-                _FIND_BODIES.format(staging.view.visible("body_keys")),
+                _FIND_BODIES.format(staging.view.visible("body_keys"), hashes),
                 owner=tenant,
                 week=staging.week,
-                hashes=[digest.hex() for digest in missing[at : at + IDS_PER_QUERY]],
             )
             for text, body_id in rows:
                 self._ids.setdefault((tenant, bytes.fromhex(text)), body_id)
@@ -225,7 +229,7 @@ class BodyBuffer(Bodies):
 _FIND_BODIES = """
 SELECT hex(k.hash), k.id FROM (
   SELECT * FROM body_keys WHERE {} AND tenant = {{owner:String}} AND week = {{week:Date}}
-    AND hash IN (SELECT toFixedString(unhex(arrayJoin({{hashes:Array(String)}})), 16))
+    AND hash IN (SELECT toFixedString(unhex(arrayJoin(extractAll('{}', '.{{32}}'))), 16))
   ORDER BY hash, commit DESC LIMIT 1 BY hash
 ) k WHERE k.deleted = 0
 """
