@@ -75,13 +75,13 @@ def test_one_slow_trial_of_three_passes() -> None:
 
 @given(st.integers(0, 10**9))
 def test_noise_within_the_spread_of_the_trials_passes(seed: int) -> None:
-    """Baseline and trials are drawn from the same distribution."""
+    """The largest value is at most 1.5 times the smallest, which is always allowed."""
     rng = random.Random(seed)
 
     def draw() -> Measurement:
         return make(
             model_calls=rng.randint(4, 6),
-            tool_calls=rng.randint(3, 5),
+            tool_calls=rng.randint(4, 6),
             tokens=rng.randint(900, 1_200),
             cost_usd=rng.uniform(0.009, 0.012),
             duration_s=rng.uniform(10, 15),
