@@ -16,7 +16,7 @@ from vestige.cli.main import cli
 from vestige.fleet.segments.segment_storage import DirectoryStorage, make_key
 from vestige.fleet.server.receive import Receiver
 from vestige.home import Home
-from vestige.server.routes import health
+from vestige.server.routes import metrics
 from vestige.server.server_state import Server
 from vestige.store.clickhouse.address import parse_address
 from vestige.store.clickhouse.client import Client
@@ -131,7 +131,7 @@ def test_metrics_show_the_state_of_the_engine_and_of_the_segments(
     with open_store(address) as store:
         store.append(make_run(1))
     server = Server(home)
-    gauges = {name: value for name, (value, _) in health._read_gauges(server).items()}
+    gauges = {name: value for name, (value, _) in metrics._read_gauges(server).items()}
 
     assert gauges["vestige_engine_commits"] == 1
     assert 0 <= gauges["vestige_engine_commit_age_seconds"] < 3600
