@@ -19,7 +19,7 @@ from support.pytest_suites import (
 from vestige.artifacts import Replay
 from vestige.artifacts.replay_command import COMMAND_MAX, find_case, render_command, selected
 from vestige.errors import NotFoundError, UsageError
-from vestige.pytest_plugin.replay_arguments import kept_options
+from vestige.pytest_plugin.rerun_command import kept_options
 
 PYTEST = Replay(
     argv=["python", "-m", "pytest", "-q"], cwd="/work/my shop", tests=["tests"], by_case=True

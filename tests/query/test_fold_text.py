@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vestige.query.fold_text import fold_text
+from vestige.query.shorten_text import fold_text
 
 PROMPT = "\n".join(
     [

@@ -13,7 +13,7 @@ from typing import BinaryIO, Self
 
 import msgspec
 
-from vestige.debug.capture_writer import Recipe, apply_difference
+from vestige.debug.snapshot_writer import Recipe, apply_difference
 from vestige.debug.spool_index import (
     Index,
     JournalOffset,

@@ -10,7 +10,7 @@
 Everything captured before a kill is in the journal, as with any recorder. A spool whose lock is
 free was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
 
-Elsewhere: debug/capture_writer.py writes the records, debug/spool_index.py reads them.
+Elsewhere: debug/snapshot_writer.py writes the records, debug/spool_index.py reads them.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ import msgspec
 
 from vestige._runtime.clock import SYSTEM
 from vestige.debug.agent_filesystem import as_filesystem, chunks, walk
-from vestige.debug.capture_writer import family, invalid_snapshot, take_snapshot
 from vestige.debug.logging_capture import Sink, listening
+from vestige.debug.snapshot_writer import family, invalid_snapshot, take_snapshot
 from vestige.debug.spool_log_entries import render_entry
 from vestige.errors import DebugBundleError
 from vestige.formats.atomic_file import replace_file

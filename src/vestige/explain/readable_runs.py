@@ -14,7 +14,7 @@ from vestige.errors import NotFoundError
 from vestige.query.all_queries import Debugger
 from vestige.query.evidence import Evidence, open_run
 from vestige.query.formatting import single_line
-from vestige.query.search.similar_runs import find_last_good
+from vestige.query.search.last_good_run import find_last_good
 from vestige.record.run import RunInfo, SpanInfo
 from vestige.store.protocol import RunFilter
 

@@ -34,7 +34,7 @@ from vestige.artifacts.suite_recorder import Case, SuiteRecorder, SuiteWriter
 from vestige.artifacts.suite_trace_writer import reason
 from vestige.artifacts.text_sanitizer import TextSanitizer
 from vestige.errors import VestigeError
-from vestige.pytest_plugin import replay_arguments, report_text, runner_detection
+from vestige.pytest_plugin import report_text, rerun_command, runner_detection
 from vestige.pytest_plugin.session_cases import TestCases
 from vestige.pytest_plugin.session_spans import TestSpans
 
@@ -110,8 +110,8 @@ class BundlePlugin:
         suite = SuiteRecorder(
             root,
             name,
-            replay=replay_arguments.replay_of(config),
-            seed=replay_arguments.seed_of(config),
+            replay=rerun_command.replay_of(config),
+            seed=rerun_command.seed_of(config),
             project=config.rootpath,
             environment=environment,
             texts=texts,

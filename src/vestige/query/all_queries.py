@@ -226,7 +226,7 @@ class Debugger:
     def overview(self, id: str | None = None, *, ids: bool = False) -> OverviewAnswer:
         """Return the summary of a run; `ids` shows the recorded ids of spans."""
         from vestige.query.ids.lineage import find_lineage
-        from vestige.query.search.similar_runs import find_last_good
+        from vestige.query.search.last_good_run import find_last_good
         from vestige.query.stats.costs import run_costs
         from vestige.query.trajectory.run_ends import read_ends
         from vestige.query.views.overview import OverviewAnswer

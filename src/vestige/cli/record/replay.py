@@ -15,7 +15,7 @@ from vestige.cli.options import Examples, Home, home_option
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vestige.cli.record.replay_script import Plan
+    from vestige.cli.record.replay_plan import Plan
     from vestige.wire.replaying.response_player import Entry
     from vestige.wire.replaying.tool_player import ToolUse
 
@@ -157,7 +157,7 @@ class _Outcome(NamedTuple):
 def _replay(invocation: _Invocation) -> _Outcome:
     """Run the command once, and report to stderr."""
     from vestige.boot import boot_environment
-    from vestige.cli.record.replay_script import make_plan, read_lines, read_tools
+    from vestige.cli.record.replay_plan import make_plan, read_lines, read_tools
     from vestige.collector.run_supervisor import run_command
     from vestige.proxy.launch import make_proxy
     from vestige.transfer import open_path
@@ -305,7 +305,7 @@ def _show_next(home: Home, plan: Plan, run_id: str) -> None:
 
 
 def _show_difference(first: Entry, count: int, invocation: _Invocation) -> None:
-    from vestige.cli.record.replay_script import read_body
+    from vestige.cli.record.replay_plan import read_body
     from vestige.query.diff.body_diff import diff_bodies
     from vestige.query.formatting import pluralize
     from vestige.transfer import open_path

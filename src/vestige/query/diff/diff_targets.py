@@ -21,7 +21,7 @@ from vestige.query.diff.run_diff import diff_runs
 from vestige.query.diff.side_by_side import MODEL_CALLS
 from vestige.query.diff.span_diff import DiffAnswer, diff_spans, format_label
 from vestige.query.evidence import Evidence, open_run
-from vestige.query.search.similar_runs import find_last_good
+from vestige.query.search.last_good_run import find_last_good
 from vestige.record.run import RunInfo, SpanInfo
 from vestige.store.protocol import Store
 

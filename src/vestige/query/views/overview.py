@@ -17,8 +17,8 @@ from vestige.query.failures.check import (
 )
 from vestige.query.failures.ranking import severity_key
 from vestige.query.failures.suite_cases import render_failed_cases
-from vestige.query.fold_text import fold_text
 from vestige.query.ids.lineage import Lineage
+from vestige.query.shorten_text import fold_text
 from vestige.query.stats.costs import Cost, format_dollars
 from vestige.query.text_layout import CommandAnswer, cost, fit, show_recorded_ids, unread_line
 from vestige.query.trajectory import Step, Trajectory

@@ -21,7 +21,7 @@ from vestige.errors import UsageError
 from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
 from vestige.query.evidence import Evidence
-from vestige.query.fold_text import fold_text
+from vestige.query.shorten_text import fold_text
 from vestige.query.text_layout import CommandAnswer, truncate_line, unread_line
 from vestige.query.token_budget import count_fitting, count_tokens
 from vestige.query.trajectory import Item as Content

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.query import formatting
-from vestige.query.fold_text import Keep, fold_text
+from vestige.query.shorten_text import Keep, fold_text
 from vestige.query.trajectory import Action, Item
 from vestige.query.trajectory.file_edits import FileEdit, find_edits
 from vestige.query.trajectory.headline import QUOTED_EMPTY
