@@ -588,6 +588,44 @@ def test_a_row_shows_what_differs_and_later_prompts_are_its_consequence(home: Ho
     assert [row["consequence"] for row in prompts] == [True, True]
 
 
+def test_a_message_of_one_side_is_in_the_answer_in_full() -> None:
+    """With what its tools were called with and returned."""
+    call = {"id": "c1", "type": "function", "function": {"name": "rate", "arguments": '{"to": 1}'}}
+    asked = [{"role": "user", "content": "What is the rate of 7 USD in EUR?"}]
+    more = [
+        {"role": "assistant", "content": "I look. " * 99, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "The rate is 1.1. " * 9},
+    ]
+    short, long = (
+        json.dumps({"model": "m", "messages": messages}) for messages in (asked, asked + more)
+    )
+    added = [row for row in diff_bodies(short, long).data()["differences"] if row["mark"] == "+"]
+    removed = [row for row in diff_bodies(long, short).data()["differences"] if row["mark"] == "-"]
+
+    assert [row["a_text"] for row in added] == ["", ""]
+    assert added[0]["b_text"] == "I look. " * 99 + '\nrate({"to": 1})'
+    assert added[1]["b_text"].count("The rate is 1.1.") == 9
+    assert [row["a_text"] for row in removed] == [row["b_text"] for row in added]
+
+
+def test_a_row_of_one_run_shows_its_result(home: Home) -> None:
+    with Recorder(home, crash_hooks=False) as recorder:
+        for rates in (["1.1"], ["1.1", "10.0"]):
+            with recorder.run("quote") as run:
+                for at, rate in enumerate(rates):
+                    run.child(f"rate {at}", "tool", body='{"to": "EUR"}').end(body=rate)
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        longer, one = debugger.list(name="quote").runs
+        added, removed = (
+            [row for row in debugger.diff(*ids).data()["rows"] if row["mark"] in "+-"]
+            for ids in ((one.id, longer.id), (longer.id, one.id))
+        )
+
+    assert [(row["a_content"], row["b_content"]) for row in added] == [("", "10.0")]
+    assert [(row["a_content"], row["b_content"]) for row in removed] == [("10.0", "")]
+
+
 @dataclass(frozen=True)
 class Turn:
     """A model call that is sent a history, and the tool call that it answers with."""

@@ -11,7 +11,7 @@ import vestige
 from support.programs import RunProgram
 from vestige.home import Home
 from vestige.limits import LIST_CHECKED_ROWS
-from vestige.query.failures.check import CheckResult, find_chains
+from vestige.query.failures.check import CheckResult, find_chains, find_main
 from vestige.query.failures.top_findings import find_top_findings
 from vestige.record.finding import Finding, Severity
 from vestige.recorder import Recorder
@@ -87,8 +87,8 @@ def found(kind: str, severity: Severity, confidence: float, cause: str) -> Findi
     )
 
 
-def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -> None:
-    """The earliest of the most severe chain, not the most severe finding: that follows from it."""
+def test_the_top_of_stored_findings_is_the_cause_of_the_page(home: Home) -> None:
+    """The main finding of the first chain: a slow step around a failed call says less than it."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:
         first = run.child("plan", type="step")
         inner = first.child("search", type="tool")
@@ -98,17 +98,18 @@ def test_the_top_of_stored_findings_is_what_check_would_tell_first(home: Home) -
         other.end()
     findings = [
         found("late", "warning", 0.9, other.id),
-        found("inner", "error", 0.9, inner.id),
-        found("outer", "hint", 0.5, first.id),
+        found("resource/missing", "warning", 0.7, inner.id),
+        found("stalled-step", "warning", 0.9, first.id),
     ]
     with vestige.open(home.root) as debugger:
         (info,) = debugger.list().runs
         with SqliteStore.open(home.store) as store:
             store.store_findings(info, [CheckResult(each.check, 1, [each]) for each in findings])
         listed = debugger.list().findings[info.id]
-        top = find_chains(debugger._run(info.id), findings)[0][0]
+        first_chain = find_chains(debugger._run(info.id), findings)[0]
 
-    assert listed.kind == top.kind == "outer"
+    assert [each.kind for each in first_chain] == ["stalled-step", "resource/missing"]
+    assert listed.kind == find_main(first_chain).kind == "resource/missing"
 
 
 def test_what_only_costs_money_comes_after_what_went_wrong(home: Home) -> None:

@@ -84,6 +84,53 @@ def test_totals_are_compared_and_both_sides_open(page: Page) -> None:
         page.keyboard.press("j")
 
 
+def test_a_step_of_one_run_shows_its_result_and_opens(page: Page) -> None:
+    compare(page)
+    lines = page.get_by_role("list", name="Steps of both runs").get_by_role("listitem")
+    pane = page.get_by_role("region", name="Selected difference")
+    row = lines.filter(has_text="Only in r2").filter(has_text="tickets/VS3.json")
+    expect(row).to_contain_text('{"seat": "14A", "flight": "VS3"}')
+    lines.filter(has_text="Only in r3").filter(has_text="attempt=3").click()
+    expect(pane.get_by_role("heading", name="Only in r3")).to_be_visible()
+    expect(pane).to_contain_text("Arguments")
+    expect(pane).to_contain_text("no seat within 250 ms")
+    lines.filter(has_text="Only in r2").filter(has_text="messages.create").click()
+    expect(pane).to_contain_text("You fly on VS3, seat 14A.")
+
+
+def test_a_span_is_compared_with_another_step(page: Page) -> None:
+    """From the pane, and by a shift-click on another row; the page says that these are spans."""
+    page.evaluate("location.hash = '#/run/r3?view=steps&span=s7'")
+    pane = page.get_by_role("region", name="Span details")
+    pane.get_by_role("button", name="Compare with another span").click()
+    choices = pane.get_by_role("list", name="Steps to compare with")
+    expect(choices.get_by_role("link")).to_have_count(2)
+    expect(pane.get_by_text("shift-click another row")).to_be_visible()
+    choices.get_by_role("link", name=re.compile("Step 1")).click()
+
+    both = page.get_by_role("region", name="Both spans")
+    expect(both.get_by_role("heading", name="Compare two spans")).to_be_visible()
+    expect(both).to_contain_text("Before r3.s4 Step 1", use_inner_text=True)
+    expect(both).to_contain_text("After r3.s7 Step 2", use_inner_text=True)
+    expect(page).to_have_title("Spans r3.s4 and r3.s7 · Vestige")
+    # A result that only step 2 was sent, as the table that it is.
+    expect(both.get_by_role("row", name="+ message 4 user")).to_contain_text("VS55")
+    expect(both.get_by_role("row", name="+ message 3 assistant")).to_contain_text("search_flights(")
+    page.go_back()
+    steps = page.get_by_role("list", name="Steps").get_by_role("listitem")
+    steps.filter(has_text="I look for flights.").click(modifiers=["Shift"])
+    expect(page).to_have_title("Spans r3.s4 and r3.s7 · Vestige")
+
+
+def test_a_step_is_compared_with_that_of_another_run(page: Page) -> None:
+    page.evaluate("location.hash = '#/run/r3?view=steps&span=s7'")
+    pane = page.get_by_role("region", name="Span details")
+    pane.get_by_role("button", name="Compare with another span").click()
+    runs = pane.get_by_role("list", name="Runs to compare with")
+    runs.get_by_role("button", name=re.compile("r2")).click()
+    expect(page).to_have_title("Spans r2.s7 and r3.s7 · Vestige")
+
+
 @pytest.mark.full
 def test_axe_finds_nothing_serious_on_any_view(page: Page) -> None:
     """Check roles, names, focus and contrast with the pane open; dark mode on four views."""

@@ -19,7 +19,7 @@ export function firstDifference(data: RunsDiffData): string {
   const step = oneLine(row.a_step ?? row.b_step ?? row.a_text ?? row.b_text ?? "a step", 80);
   if (row.mark !== "~") return `${step} only in ${row.mark === "+" ? data.b : data.a}`;
   if (row.a_content || row.b_content)
-    return `${step}: ${oneLine(row.a_content || "nothing", 80)} | ${oneLine(row.b_content || "nothing", 80)}`;
+    return `${step}: ${oneLine(row.a_content || "nothing", 80)} in ${data.a}, ${oneLine(row.b_content || "nothing", 80)} in ${data.b}`;
   return `${step}, different ${row.class ?? "content"}`;
 }
 

@@ -9,10 +9,13 @@ import { Empty, Failed, Loading } from "../parts/placeholders";
 import { Split } from "../parts/split";
 import { VirtualList } from "../parts/virtual-list";
 import { href, route } from "../router";
-import type { Delta, DiffRow, RunsDiffData, SpanDiffData } from "../types";
+import type { Delta, DiffRow, OverviewData, RunsDiffData, SpanData, SpanDiffData } from "../types";
 import { useAnswer } from "../use-query";
 import { useRun } from "../use-run";
+import { Messages } from "../views/messages";
 import { Differences, Fields } from "../views/span-diff";
+import { StepIndex } from "../views/step-index";
+import { Values } from "../views/values";
 import { ChooseRuns } from "./choose-runs";
 import { CompareMany, firstDifference } from "./compare-many";
 import "./compare.css";
@@ -47,25 +50,39 @@ function ComparedRuns({ a, b }: { a: string; b: string }) {
 function ComparedSpans({ a, b }: { a: string; b: string }) {
   const { data, error } = useAnswer<SpanDiffData>("diff", { a, b });
   useEffect(() => {
-    document.title = `${a} vs ${b} · Vestige`;
+    document.title = `Spans ${a} and ${b} · Vestige`;
   }, [a, b]);
-  const link = (id: string) => (
-    <a class="mono" href={href("run", id.split(".")[0]!, { span: id.split(".")[1] ?? "" })}>
-      {id}
-    </a>
-  );
   return (
     <div class="scroll grow" tabIndex={0} role="region" aria-label="Both spans">
       <div class="page-pad rowline wrap">
-        <h1 class="grow">
-          {link(a)} vs {link(b)}
-        </h1>
+        <h1 class="grow">Compare two spans</h1>
         <a class="button" href={href("compare", "", { a: b, b: a })}>
           Swap
         </a>
       </div>
+      <div class="page-pad known-run">
+        <SpanHead id={a} label="Before" />
+        <SpanHead id={b} label="After" />
+      </div>
       {error && <Failed error={error} />}
       {data ? <Differences data={data} /> : !error && <Loading what="both spans" />}
+    </div>
+  );
+}
+
+/** A span of a comparison: its run, its step and what it did. */
+function SpanHead({ id, label }: { id: string; label: string }) {
+  const [run = "", span = ""] = id.split(".");
+  const { data } = useAnswer<OverviewData>("overview", { id: run });
+  const step = data && new StepIndex(data.steps).of(id);
+  return (
+    <div class="rowline">
+      <span class="quiet">{label}</span>
+      <a class="mono" href={href("run", run, { span })}>
+        {id}
+      </a>
+      {step && <b class="nowrap">Step {step.number}</b>}
+      <span class="cut trace">{oneLine(step?.title || data?.title || "", 160)}</span>
     </div>
   );
 }
@@ -135,7 +152,14 @@ function Compared({ data, a, b }: { data: RunsDiffData; a: string; b: string }) 
       first={first}
       second={
         row && row.mark !== "=" ? (
-          <Detail key={picked} row={row} a={a} b={b} close={() => pick(null)} />
+          <Detail
+            key={picked}
+            row={row}
+            a={a}
+            b={b}
+            run={row.a === null ? right : left}
+            close={() => pick(null)}
+          />
         ) : null
       }
     />
@@ -461,7 +485,16 @@ function change({ a, b }: Delta): string {
   return `${share > 0 ? "+" : ""}${Math.abs(share) < 10 ? share.toFixed(1) : Math.round(share)} %`;
 }
 
-function Detail({ row, a, b, close }: { row: DiffRow; a: string; b: string; close: () => void }) {
+interface DetailProps {
+  row: DiffRow;
+  a: string;
+  b: string;
+  /** The run of a row that only one of them has. */
+  run: RunModel | null;
+  close: () => void;
+}
+
+function Detail({ row, a, b, run, close }: DetailProps) {
   const one = typeof row.a === "string" ? row.a : null;
   const other = typeof row.b === "string" ? row.b : null;
   const { data, error } = useAnswer<SpanDiffData>(
@@ -491,10 +524,26 @@ function Detail({ row, a, b, close }: { row: DiffRow; a: string; b: string; clos
           !error && <Loading />
         )
       ) : (
-        <div class="page-pad">
-          <p class="trace">{oneLine(row.a_text ?? row.b_text ?? "", 600)}</p>
-        </div>
+        <OneSide row={row} run={run} />
       )}
     </>
   );
 }
+
+/** A step of one run: a model call as a chat, other spans with arguments and result. */
+function OneSide({ row, run }: { row: DiffRow; run: RunModel | null }) {
+  const id = typeof row.a === "string" ? row.a : typeof row.b === "string" ? row.b : null;
+  const { data, error } = useAnswer<SpanData>("span", id ? { id } : null);
+  const index = run?.ofShortId(id);
+  if (error) return <Failed error={error} />;
+  if (id === null)
+    return <p class="page-pad trace">{oneLine(row.a_text ?? row.b_text ?? "", 600)}</p>;
+  if (!run || index === undefined || !data) return <Loading />;
+  return run.type(index) === "llm" ? (
+    <Messages run={run} index={index} steps={NO_STEPS} onlyNew={false} />
+  ) : (
+    <Values run={run} index={index} data={data} />
+  );
+}
+
+const NO_STEPS = new StepIndex([]);

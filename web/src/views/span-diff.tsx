@@ -4,6 +4,7 @@ import { diffLines } from "diff";
 import { useMemo } from "preact/hooks";
 import { CodeLines } from "../parts/code";
 import type { CodeLine } from "../parts/code-lines";
+import { FoldableText } from "../parts/foldable-text";
 import { count, oneLine, visible } from "../parts/format";
 import { pretty } from "../parts/pretty-json";
 import { TextDiff } from "../parts/text-diff";
@@ -23,7 +24,7 @@ export function Differences({ data, resultFirst = false }: DifferencesProps) {
   const hasBodies = [data.input, data.output].some((diff) => diff && !diff.identical);
   return (
     <div class="column grow scroll differences" tabIndex={0} role="region" aria-label="Differences">
-      <p class="quiet">
+      <p class="quiet changes-of">
         {data.differs ? "Changes from " : "No differences between "}
         <span class="mono">{data.a}</span> {data.differs ? "to" : "and"}{" "}
         <span class="mono">{data.b}</span>
@@ -100,6 +101,9 @@ function Words({ text }: { text: string }) {
 
 const hasTexts = (row: FieldDiff): boolean => row.a_text !== undefined && row.b_text !== undefined;
 
+/** A text of one side, all of it. */
+const textOf = (text: string) => ({ text, size_bytes: text.length, cut: false, body: null });
+
 export function Fields({ title, rows }: { title: string; rows: FieldDiff[] }) {
   return (
     <table class="plain fields">
@@ -112,7 +116,18 @@ export function Fields({ title, rows }: { title: string; rows: FieldDiff[] }) {
       </thead>
       <tbody>
         {rows.map((row, at) =>
-          hasTexts(row) ? (
+          hasTexts(row) && row.mark !== "~" ? (
+            <tr key={at}>
+              <td class="trace" colSpan={3}>
+                <span class="mono">
+                  {row.mark} {oneLine(row.where, 120)}
+                </span>
+                <div class={row.mark === "+" ? "side-added" : "side-removed"}>
+                  <FoldableText text={textOf(row.a_text || row.b_text!)} code />
+                </div>
+              </td>
+            </tr>
+          ) : hasTexts(row) ? (
             <tr key={at}>
               <td class="trace" colSpan={3}>
                 <span class="mono">

@@ -17,6 +17,7 @@ import { BodyView } from "./body";
 import { ForkMenu, type Lineage } from "./lineage";
 import { Messages, type MessagesData, useMessages } from "./messages";
 import { Segments } from "./prompt-sizes";
+import { CompareSpan } from "./span-compare";
 import { CopyActions } from "./span-copy";
 import { type Total, useSpanCosts } from "./span-costs";
 import { recordedName, type StepIndex, spanTitle } from "./step-index";
@@ -69,6 +70,7 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
               Note
             </button>
           )}
+          {!exported && <CompareSpan key={`compare ${id}`} run={run} index={index} steps={steps} />}
           <CopyActions run={run} index={index} data={data} />
           <button type="button" class="plain" aria-label="Close" onClick={() => select(null)}>
             ✕

@@ -8,11 +8,12 @@ import { NoteMark, useNotes } from "../parts/notes";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { hasTimes, TimeBar } from "../parts/time-bar";
 import { VirtualList } from "../parts/virtual-list";
-import { filter, openSpan, type Range, range, selected } from "../router";
+import { filter, go, openSpan, type Range, range, selected } from "../router";
 import type { NotesData, OverviewData, StepRow } from "../types";
 import type { Asked } from "../use-query";
 import { Branch, ForkLink, forksAt, type Lineage } from "./lineage";
 import { useSteps } from "./selection";
+import { compareHref } from "./span-compare";
 import { rollUpSteps, sumOf, type Total } from "./span-costs";
 import { mainSpan, type StepIndex, spansOf } from "./step-index";
 import "./steps.css";
@@ -69,7 +70,14 @@ export function Steps({ run, overview, steps, lineage }: Props) {
       follow={run.run.outcome === "running"}
       rowProps={(row) => ({
         class: `step ${rows[row] === chosen ? "chosen" : ""} ${rows[row]!.failed ? "failed" : ""} ${parted && rows[row]!.number < parted.number ? "replayed" : ""}`,
-        onClick: () => open(run, mainSpan(rows[row]!)),
+        title: "Shift-click another step to compare it with the selected one",
+        onClick: (event: MouseEvent) => {
+          const other = run.ofShortId(mainSpan(rows[row]!));
+          if (event.shiftKey && at !== undefined && other !== undefined && other !== at) {
+            event.preventDefault();
+            go(compareHref(run, at, compared(run, steps, at, rows[row]!) ?? other));
+          } else open(run, mainSpan(rows[row]!));
+        },
       })}
       row={(row) => (
         <Row
@@ -86,6 +94,12 @@ export function Steps({ run, overview, steps, lineage }: Props) {
       )}
     />
   );
+}
+
+/** The model call of a step, if the selected span is a model call. */
+function compared(run: RunModel, steps: StepIndex, at: number, step: StepRow) {
+  const isCall = run.type(at) === "llm" && steps.of(run.shortId(at)) !== undefined;
+  return isCall ? run.ofShortId(step.span) : undefined;
 }
 
 const firstFailure = (rows: StepRow[]): number => rows.findIndex((step) => step.failed);

@@ -10,9 +10,10 @@ import { Empty } from "../parts/placeholders";
 import { hitSpans } from "../parts/run-search";
 import { hasTimes, TimeBar } from "../parts/time-bar";
 import { VirtualList } from "../parts/virtual-list";
-import { filter, go, href, type Range, range, select, selected } from "../router";
+import { filter, go, type Range, range, select, selected } from "../router";
 import type { NotesData } from "../types";
 import { matching, useSteps, within } from "./selection";
+import { compareHref } from "./span-compare";
 import { type Total, useSpanCosts } from "./span-costs";
 import { recordedName, type StepIndex, spanTitle } from "./step-index";
 import "./rows.css";
@@ -100,7 +101,7 @@ export default function Tree({ run, steps }: Props) {
             onClick: (event: MouseEvent) => {
               if (event.shiftKey && at !== undefined && at !== index) {
                 event.preventDefault();
-                go(href("compare", "", { a: run.shortId(at), b: run.shortId(index) }));
+                go(compareHref(run, at, index));
               } else select(run.number(index));
             },
           };

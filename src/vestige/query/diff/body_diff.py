@@ -112,11 +112,11 @@ class Differences(list[Difference]):
             self.left_out += 1
             return
         a, b = a and a[:VALUE_CHARS_MAX], b and b[:VALUE_CHARS_MAX]
-        self.append(Difference(mark, where[:200], a, b, self._take(texts)))
+        self.append(Difference(mark, where[:200], a, b, self._take(mark, texts)))
 
-    def _take(self, texts: tuple[str, str] | None) -> tuple[str, str] | None:
-        """Return long texts while there is room for them."""
-        if texts is None or max(map(len, texts)) <= VALUE_SHOWN_MAX:
+    def _take(self, mark: str, texts: tuple[str, str] | None) -> tuple[str, str] | None:
+        """Return texts while there is room for them. A short change is shown in `a` and `b`."""
+        if texts is None or (mark == "~" and max(map(len, texts)) <= VALUE_SHOWN_MAX):
             return None
         self._room -= len(texts[0]) + len(texts[1])
         return texts if self._room >= 0 else None
@@ -297,9 +297,19 @@ def _diff_messages(
                 where += f" (B: {b_at + 1})"
             _diff_message(a[a_at], b[b_at], where, rules, found)
         elif a_at is not None:
-            found.add("-", f"message {a_at + 1} {a[a_at].role}", _format_message(a[a_at]))
+            where, shown = f"message {a_at + 1} {a[a_at].role}", _format_message(a[a_at])
+            found.add("-", where, shown, texts=(_full_text(a[a_at]), ""))
         elif b_at is not None:
-            found.add("+", f"message {b_at + 1} {b[b_at].role}", None, _format_message(b[b_at]))
+            where, shown = f"message {b_at + 1} {b[b_at].role}", _format_message(b[b_at])
+            found.add("+", where, None, shown, texts=("", _full_text(b[b_at])))
+
+
+def _full_text(message: Message) -> str:
+    """Return all of a message: its text, its calls with arguments, and results of tools."""
+    calls = [f"{call.name}({call.arguments})" for call in message.calls]
+    results = [result.text for result in message.results]
+    # A message of the role tool may have its result as its text, too.
+    return "\n".join(dict.fromkeys(filter(None, [message.text, *calls, *results])))
 
 
 def _message_key(message: Message, rules: tuple[str, ...]) -> tuple[Any, ...]:

@@ -21,7 +21,11 @@ from typing import Any, Final, Literal
 from vestige.limits import MIB
 from vestige.query.diff.repeated_changes import RepeatedChanges, input_texts, output_texts
 from vestige.query.diff.span_diff import format_label
-from vestige.query.diff.step_descriptions import describe_difference, describe_step
+from vestige.query.diff.step_descriptions import (
+    describe_difference,
+    describe_result,
+    describe_step,
+)
 from vestige.query.diff.word_diff import diff_words, find_difference
 from vestige.query.evidence import Evidence
 from vestige.query.stats.costs import span_costs
@@ -227,9 +231,12 @@ class RowBuilder:
         return inputs, outputs
 
     def _content(self, pair: StepPair) -> tuple[str, str] | None:
-        if not isinstance(pair.a, SpanInfo) or not isinstance(pair.b, SpanInfo):
-            return None
-        return describe_difference(pair.a, pair.b, (self.a, self.b), self.rules)
+        a, b = _span(pair.a), _span(pair.b)
+        if a is not None and b is not None:
+            return describe_difference(a, b, (self.a, self.b), self.rules)
+        if a is not None:
+            return describe_result(a, self.a), ""
+        return None if b is None else ("", describe_result(b, self.b))
 
     def _reserve_reading(self, pair: StepPair) -> bool:
         """Return True if the texts of the pair may be read, and count them."""

@@ -62,6 +62,11 @@ def describe_difference(
     return (errors[0], errors[1]) if errors[0] != errors[1] else None
 
 
+def describe_result(span: SpanInfo, evidence: Evidence) -> str:
+    """Return the error or the result of a span that only one run has; empty if it has neither."""
+    return _error(span) or _line(_read(evidence, span, "output"))
+
+
 def _read(evidence: Evidence, span: SpanInfo, which: str) -> str:
     """Return the text of a body; of a model call, its messages and what it answered."""
     ref = getattr(span, which)

@@ -181,6 +181,18 @@ def find_most_severe(run: Run, findings: Sequence[Finding]) -> Finding | None:
     return min(chains[0], key=severity_key) if chains else None
 
 
+def find_main(chain: Sequence[Finding]) -> Finding:
+    """Return the finding that names a chain: the most severe one that says more than a crash.
+
+    The first finding of a chain may be a span around the others, such as a step that took long.
+    """
+    worst = min(map(severity_key, chain))[0]
+    return min(
+        (each for each in chain if severity_key(each)[0] == worst),
+        key=lambda each: (each.kind == "crash/uncaught", severity_key(each)),
+    )
+
+
 def find_containers(tree: SpanTree) -> set[str]:
     """Return the spans that contain others without a causal relation: roots and processes.
 

@@ -1,4 +1,4 @@
-"""The leading finding of each run in a list, as `check` shows it first.
+"""The leading finding of each run in a list: the main finding of the first chain, as on its page.
 
 Stored findings are read. A list may also examine runs that were never checked: the smallest
 first, within the limits of limits.py. The others are returned as unexamined.
@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from vestige._runtime import clock
 from vestige.errors import VestigeError
 from vestige.limits import LIST_CHECKED_BYTES, LIST_CHECKED_MAX, LIST_CHECKED_ROWS, LIST_CHECKED_S
-from vestige.query.failures.check import CheckReport, find_chains, get_findings, group_chains
+from vestige.query.failures.check import (
+    CheckReport,
+    find_chains,
+    find_main,
+    get_findings,
+    group_chains,
+)
 from vestige.record.finding import Finding
 from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import Store
@@ -55,7 +61,7 @@ def _find_lead(store: Store, run_id: str, findings: Sequence[Finding]) -> Findin
     if len(findings) < 2:
         return findings[0] if findings else None
     causes = [finding.cause for finding in findings if finding.cause is not None]
-    return group_chains(store.read_ancestry(run_id, causes), findings)[0][0]
+    return find_main(group_chains(store.read_ancestry(run_id, causes), findings)[0])
 
 
 def _examine_small_runs(
@@ -78,5 +84,5 @@ def _examine_small_runs(
             chains = find_chains(loaded, examine(loaded).findings)
         except VestigeError:
             continue  # The run was pruned meanwhile, or it is damaged, which `check` reports.
-        leading[run.id] = chains[0][0] if chains else None
+        leading[run.id] = find_main(chains[0]) if chains else None
     return leading

@@ -18,7 +18,7 @@ from typing import Final
 from vestige._runtime import clock
 from vestige.errors import VestigeError
 from vestige.query.diff.compare_groups import Separation, find_separations, read_run_facts
-from vestige.query.failures.check import find_chains
+from vestige.query.failures.check import find_chains, find_main
 from vestige.query.failures.top_findings import Examine
 from vestige.query.groups.signature import Signature, find_signature
 from vestige.query.ids.lineage import is_replay
@@ -176,7 +176,7 @@ def _is_replay(store: Store, run: Run, known: dict[str, bool]) -> bool:
 def find_failure(run: Run, examine: Examine) -> Failure | None:
     """Return the failure of a run; None if it succeeded."""
     chains = find_chains(run, examine(run).findings)
-    lead = chains[0][0] if chains else None
+    lead = find_main(chains[0]) if chains else None
     if lead is not None and lead.severity == "hint":
         lead = None
     if lead is None and run.info.outcome not in FAILED:

@@ -12,10 +12,10 @@ from vestige.query import formatting
 from vestige.query.failures.check import (
     CheckReport,
     find_chains,
+    find_main,
     finding_data,
     render_finding,
 )
-from vestige.query.failures.ranking import severity_key
 from vestige.query.failures.suite_cases import render_failed_cases
 from vestige.query.ids.lineage import Lineage
 from vestige.query.shorten_text import fold_text
@@ -287,11 +287,7 @@ class OverviewAnswer(CommandAnswer):
         chains = find_chains(self.run, self.report.findings)
         if not chains:
             return self._exit_status()
-        worst = min(map(severity_key, chains[0]))[0]
-        main = min(
-            (each for each in chains[0] if severity_key(each)[0] == worst),
-            key=lambda each: (each.kind == "crash/uncaught", severity_key(each)),
-        )
+        main = find_main(chains[0])
         sentence, colon, detail = main.message.partition(": ")
         if not colon or len(sentence) > SENTENCE_MAX or any(mark in sentence for mark in '{["('):
             sentence, detail = main.message, ""

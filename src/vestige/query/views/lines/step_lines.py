@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from vestige.limits import SHOW_LINES_MAX
 from vestige.query import formatting
-from vestige.query.failures.check import CheckReport, find_chains
+from vestige.query.failures.check import CheckReport, find_chains, find_main
 from vestige.query.stats.costs import Cost, format_dollars
 from vestige.query.trajectory import Step, Trajectory
 from vestige.query.trajectory.headline import shorten_headline
@@ -62,7 +62,7 @@ def _head(run: Run, trajectory: Trajectory, report: CheckReport, cost: Cost | No
         rows.append((f"Task    {formatting.single_line(trajectory.title, 300)}", "ok"))
     chains = find_chains(run, report.findings)
     if chains:
-        lead = chains[0][0]
+        lead = find_main(chains[0])
         mood = {"error": "error", "warning": "warn"}.get(lead.severity, "ok")
         rows.append((f"Finding {formatting.single_line(lead.message, 300)}", mood))
     if trajectory.answer is not None and trajectory.answer.text.strip():
