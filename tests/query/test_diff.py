@@ -591,13 +591,13 @@ def test_a_row_shows_what_differs_and_later_prompts_are_its_consequence(home: Ho
 def test_a_message_of_one_side_is_in_the_answer_in_full() -> None:
     """With what its tools were called with and returned."""
     call = {"id": "c1", "type": "function", "function": {"name": "rate", "arguments": '{"to": 1}'}}
-    asked = [{"role": "user", "content": "What is the rate of 7 USD in EUR?"}]
+    first = [{"role": "user", "content": "What is the rate of 7 USD in EUR?"}]
     more = [
         {"role": "assistant", "content": "I look. " * 99, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "The rate is 1.1. " * 9},
     ]
     short, long = (
-        json.dumps({"model": "m", "messages": messages}) for messages in (asked, asked + more)
+        json.dumps({"model": "m", "messages": messages}) for messages in (first, first + more)
     )
     added = [row for row in diff_bodies(short, long).data()["differences"] if row["mark"] == "+"]
     removed = [row for row in diff_bodies(long, short).data()["differences"] if row["mark"] == "-"]
