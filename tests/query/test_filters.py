@@ -55,6 +55,13 @@ def test_terms_are_read_as_they_are_meant() -> None:
         Term("is", ":", "interrupted"),
         Term("run", ":", ("r3",)),
     )
+    assert parse_filter("#Culprit tag:#flaky -#fixed tag:12 #12", NOW) == (
+        Term("tag", ":", "culprit"),
+        Term("tag", ":", "flaky"),
+        Term("tag", ":", "fixed", negated=True),
+        Term("tag", ":", "12"),
+        Term("words", ":", ("#12",)),
+    )
     assert parse_filter("  ", NOW) == ()
 
 
@@ -65,6 +72,7 @@ def test_terms_are_read_as_they_are_meant() -> None:
         ("is:succes", "expected is: and one of ok, failed, "),
         ("is:cra", "expected is: and one of interrupted, "),
         ("is:nothing", "expected is: and one of failed, ok"),
+        ("tag:a*b", "a tag of letters"),
         ("has:notes", "expected has: and one of note, "),
         ("a b c d e f g h i", "9 words (expected at most 8)"),
         ("tol:search", "expected tool"),

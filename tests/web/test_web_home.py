@@ -192,6 +192,88 @@ def test_a_run_is_found_by_a_text_in_it(browser: Browser, url: str) -> None:
         expect(page.get_by_role("region", name="Summary")).to_contain_text("r15")
 
 
+def test_the_search_opens_a_run_at_the_text(browser: Browser, url: str) -> None:
+    """At the span, in the tab with the text, highlighted; all matches are one choice away."""
+    with visit(browser, url) as page:
+        expect(row(page, "r21")).to_be_visible()
+        page.keyboard.press("Control+k")
+        page.keyboard.type("A-13")
+        options = page.get_by_role("dialog").get_by_role("option")
+        expect(options.first).to_contain_text("r15")
+        page.keyboard.press("Enter")
+        page.wait_for_url(re.compile(r"#/run/r15\?span=s\d+.*find=[Aa]-13"))
+        pane = page.get_by_role("region", name="Span details")
+        expect(pane).to_contain_text("A-13")
+        expect(page.get_by_role("searchbox", name="Search this run")).to_have_value(
+            re.compile("A-13", re.IGNORECASE)
+        )
+        page.wait_for_function("CSS.highlights.get('search')?.size > 0")
+
+        page.keyboard.press("Control+k")
+        page.keyboard.type("A-13")
+        options.filter(has_text="All matches").click()
+        expect(page.locator("a.hit").first).to_be_visible()
+
+
+def test_a_filter_is_sent_once_it_is_complete(browser: Browser, url: str) -> None:
+    """An open quote or a key without a value is not an error; the page says that it waits."""
+    with visit(browser, url) as page:
+        expect(row(page, "r19")).to_be_visible()
+        box = page.get_by_role("searchbox")
+        for text in ('is:failed "refund f', "is:failed note:", "is:fai"):
+            box.fill(text)
+            expect(page.get_by_text("Not applied yet")).to_be_visible()
+            page.wait_for_timeout(300)  # longer than the page waits for the next key
+            expect(page.get_by_role("alert")).to_have_count(0)
+        box.fill('is:failed "refund failed"')
+        expect(page.get_by_text("Not applied yet")).to_have_count(0)
+        expect(page.get_by_text("r19", exact=True)).to_have_count(0)
+
+
+def test_selected_runs_and_costs_are_added_up(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        row(page, "r21").get_by_role("checkbox").check()
+        row(page, "r19").get_by_role("checkbox").check()
+        selected = page.get_by_role("status", name="Selected runs")
+        expect(selected).to_contain_text("2 runs selected")
+        expect(selected).to_contain_text("tokens")
+        expect(selected).to_contain_text("$")
+        page.get_by_role("tab", name="Costs").click()
+        total = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="Total"))
+        expect(total.last).to_contain_text("% of $")
+
+
+def test_checkboxes_of_columns_are_beside_their_labels(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        page.get_by_role("button", name="Columns").click()
+        box = page.get_by_role("checkbox", name="Spans").bounding_box()
+        label = page.locator("fieldset label", has_text="Spans").bounding_box()
+
+        assert box and label
+        assert box["width"] < 40 and label["height"] < 2 * box["height"]
+
+
+def test_a_phone_shows_ids_and_results(browser: Browser, url: str) -> None:
+    with visit(browser, url, viewport={"width": 390, "height": 780}) as page:
+        good = row(page, "r19")
+        expect(good.get_by_text("r19", exact=True)).to_be_visible()
+        expect(good.get_by_text(re.compile("^→ "))).to_be_visible()
+
+
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_the_first_click_on_the_theme_changes_it(browser: Browser, url: str, system: str) -> None:
+    with visit(browser, url, color_scheme=system) as page:
+        color = "getComputedStyle(document.body).backgroundColor"
+        before = page.evaluate(color)
+        page.get_by_role("button", name="Theme: system").click()
+
+        assert page.evaluate(color) != before
+        page.get_by_role("button", name="Theme:").click()
+        assert page.evaluate(color) == before
+        page.get_by_role("button", name="Theme:").click()
+        expect(page.get_by_role("button", name="Theme: system")).to_be_visible()
+
+
 def test_a_run_that_is_not_there_leads_to_all_runs(browser: Browser, url: str) -> None:
     seen = Visit(browser, url + "#/run/r999")
     expect(seen.page.get_by_text("Run r999 not found.")).to_be_visible()

@@ -6,6 +6,8 @@ import { lost } from "./connection";
 import { Help, helpOpen, useKeys } from "./keys";
 import { Compare } from "./pages/compare";
 import { Failures } from "./pages/failures";
+import { freeWords, splitTyped } from "./pages/filter-text";
+import { hitAddress } from "./pages/hit-link";
 import { Home } from "./pages/home";
 import { Run } from "./pages/run";
 import { taskOf } from "./pages/run-columns";
@@ -16,23 +18,24 @@ import { Boundary } from "./parts/boundary";
 import { ago, bytes, count, dateTime } from "./parts/format";
 import { RunSearch } from "./parts/run-search";
 import { Share } from "./parts/share";
-import { go, href, type Page, route, type Theme, theme } from "./router";
-import type { ListData, RunRow } from "./types";
+import { go, href, nextTheme, type Page, route, type Theme, theme } from "./router";
+import type { GrepData, ListData, RunRow } from "./types";
 import { CompareMenu } from "./views/same-task";
 
-const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 const SIGN: Record<Theme, string> = { auto: "◐", light: "☀", dark: "☾" };
 const THEME_NAME: Record<Theme, string> = { auto: "system", light: "light", dark: "dark" };
-const turn = (): void => void (theme.value = NEXT[theme.peek()]);
+const turn = (): void => void (theme.value = nextTheme(theme.peek()));
 
 const RUNS_FOUND_MAX = 12;
 /** Not each letter is a search. */
 const TYPING_MS = 150;
+/** How long to wait for the place of a match in its run. */
+const HIT_MS = 4_000;
 let latestWords = "";
 
 /** Runs by their id, or by any text in them: task, result, names and payloads. */
 async function runsLike(words: string): Promise<Command[]> {
-  const text = words.trim();
+  const text = splitTyped(words.trim()).filter;
   if (exported || !text) return [];
   latestWords = words;
   await new Promise((done) => setTimeout(done, TYPING_MS));
@@ -44,7 +47,8 @@ async function runsLike(words: string): Promise<Command[]> {
   );
   const inHead = (run: RunRow): boolean =>
     `${taskOf(run)} ${run.name}`.toLowerCase().includes(text);
-  return runs
+  const search = byId ? "" : freeWords(text);
+  const found = runs
     .filter((run) => !byId || run.short_id.startsWith(text))
     .sort((one, other) => Number(inHead(other)) - Number(inHead(one)))
     .slice(0, RUNS_FOUND_MAX)
@@ -53,8 +57,29 @@ async function runsLike(words: string): Promise<Command[]> {
       note: `${run.short_id} · ${ago(run.started_at)}`,
       sign: <Status value={run.outcome} brief />,
       isMatch: true,
-      run: () => go(href("run", run.short_id)),
+      run: () => (search ? void goToHit(run.short_id, search) : go(href("run", run.short_id))),
     }));
+  if (!found.length || !search) return found;
+  const all = href("home", "", { q: text, tab: "text" });
+  return [
+    ...found,
+    { title: `All matches of ${search}`, note: "text", isMatch: true, run: () => go(all) },
+  ];
+}
+
+/** Open a run at the first match of the words; after a moment without an answer, at its beginning. */
+async function goToHit(run: string, words: string): Promise<void> {
+  const find = (near: boolean): Promise<GrepData["hits"]> =>
+    get<GrepData>("grep", { pattern: words, words: near, ignore_case: true, id: run })
+      .then((data) => data.hits)
+      .catch(() => []);
+  // The phrase itself, if the run has it.
+  const hits = find(false).then((exact) => (exact.length ? exact : find(true)));
+  const late = new Promise<[]>((done) => setTimeout(() => done([]), HIT_MS));
+  const found = await Promise.race([hits, late]);
+  // What was sent or returned is shown in the pane of the span; a log line is not.
+  const hit = found.find((each) => ["input", "output"].includes(each.part)) ?? found[0];
+  go(hit ? hitAddress(hit, words) : href("run", run, { find: words.replaceAll('"', "") }));
 }
 
 const PAGES: [Page, string][] = [

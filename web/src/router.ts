@@ -166,6 +166,12 @@ export const setFilter = (text: string): void => adjust({ q: text || null });
 export const setRange = (to: Range | null): void =>
   adjust({ from: to ? Math.round(to.from_us) : null, to: to ? Math.round(to.to_us) : null });
 
+/** The tab of the span pane that shows this part of a span, where a search has found a text. */
+export function tabOfPart(part: string): string | null {
+  if (part === "input" || part === "output") return part;
+  return part === "attrs" ? "attributes" : null;
+}
+
 // --- kept in this browser ------------------------------------------------------------------
 
 export type Theme = "auto" | "light" | "dark";
@@ -174,6 +180,13 @@ theme.subscribe((value) => {
   document.documentElement.dataset.theme = value;
   keep("theme", value);
 });
+
+/** The theme after this one: the first change from `auto` is visible, whatever the system has. */
+export function nextTheme(now: Theme): Theme {
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const other = system === "dark" ? "light" : "dark";
+  return now === "auto" ? other : now === other ? system : "auto";
+}
 
 /** Read a stored setting; a file:// page may have no storage. */
 export function recall(name: string, otherwise: string): string {

@@ -12,7 +12,7 @@ from vestige.errors import ForeignRunError, NotFoundError, UsageError
 from vestige.record.finding import Finding
 from vestige.record.note import Note
 from vestige.record.types import SpanClose
-from vestige.store.protocol import CheckResult, RetentionPolicy, RunFilter, SearchQuery, Store
+from vestige.store.protocol import CheckResult, RetentionPolicy, RunFilter, SearchQuery, Store, Term
 
 ONE_DAY = RetentionPolicy(age_max_s=86_400.0, body_bytes_max=None)
 
@@ -88,6 +88,43 @@ def test_notes_are_stored_once_redacted_and_deleted(store: Store) -> None:
     assert not store.delete_note(run_id_of(1), "n1", tenant="other")
     assert store.delete_note(run_id_of(1), "n1")
     assert store.notes(run_id_of(1)) == []
+
+
+def test_a_note_is_edited_in_place(store: Store) -> None:
+    store.append(make_run(1), tenant="acme")
+    store.add_note(make_note("n1", "first"))
+    store.add_note(make_note("n2", "other"))
+    secret = "sk-proj-Qw3rTy7uIoP9aSdFgHjKlZxCvBnM1234567890abcdEFGH"
+
+    assert store.edit_note(run_id_of(1), "n1", f"#culprit {secret}")
+    assert not store.edit_note(run_id_of(1), "n1", "planted", tenant="other")
+    assert not store.edit_note(run_id_of(1), "n9", "x")
+    with pytest.raises(UsageError):
+        store.edit_note(run_id_of(1), "n1", " ")
+    edited, other = store.notes(run_id_of(1))
+    assert edited.text.startswith("#culprit ") and secret not in edited.text
+    assert (edited.id, edited.created_ns, other.text) == ("n1", T0, "other")
+    assert store.delete_note(run_id_of(1), "n1")
+    assert store.notes(run_id_of(1)) == [other]
+
+
+def test_tags_are_found_as_words(store: Store) -> None:
+    """In any case, with an end: #culprits and #culprit-2 are other tags."""
+    texts = ["a #Culprit, it is", "#culprits", "#culprit-2", "at the end #culprit", "#größe 5", "x"]
+    for number, text in enumerate(texts, 1):
+        store.append(make_run(number))
+        store.add_note(make_note(f"n{number}", text, number))
+
+    def find(tag: str, negated: bool = False) -> list[str]:
+        terms = (Term("tag", ":", tag, negated),)
+        return sorted(run.id for run in store.search_runs(RunFilter(terms=terms)).runs)
+
+    assert find("culprit") == [run_id_of(1), run_id_of(4)]
+    assert find("culprits") == [run_id_of(2)]
+    assert find("culprit-2") == [run_id_of(3)]
+    assert find("größe") == [run_id_of(5)]
+    assert find("gr") == []
+    assert find("culprit", negated=True) == [run_id_of(each) for each in (2, 3, 5, 6)]
 
 
 def test_findings_are_valid_until_the_run_changes(store: Store) -> None:

@@ -6,6 +6,7 @@ import { href } from "../router";
 import type { ListData } from "../types";
 import { useAnswer } from "../use-query";
 import { taskOf } from "./run-columns";
+import { sumRuns } from "./sum-runs";
 
 interface StatsRow {
   key: string;
@@ -26,7 +27,13 @@ const TOP_RUNS = 10;
 export function Costs({ since }: { since: string }) {
   const models = useAnswer<StatsData>("stats", { by: "model", since });
   const tools = useAnswer<StatsData>("stats", { by: "tool", since });
-  const runs = useAnswer<ListData>("list", { sort: "cost", cost: true, limit: TOP_RUNS, since });
+  const runs = useAnswer<ListData>("list", {
+    sort: "cost",
+    cost: true,
+    limit: TOP_RUNS,
+    since,
+    totals: true,
+  });
   const error = models.error ?? tools.error ?? runs.error;
   if (error)
     return (
@@ -38,7 +45,12 @@ export function Costs({ since }: { since: string }) {
   const rows = [...models.data.rows].sort((a, b) => (b.cost_usd ?? 0) - (a.cost_usd ?? 0));
   if (!rows.length) return <Empty>No model calls recorded yet</Empty>;
   const total = rows.reduce((sum, row) => sum + (row.cost_usd ?? 0), 0);
+  const isPriced = rows.every((row) => row.cost_usd !== null && !row.unpriced_models.length);
+  const add = (of: (row: StatsRow) => number | null): number =>
+    rows.reduce((sum, row) => sum + (of(row) ?? 0), 0);
   const expensive = runs.data.runs.filter((run) => run.cost_usd);
+  const shown = sumRuns(expensive);
+  const { totals } = runs.data;
   return (
     <div class="scroll grow tools" tabIndex={0} role="region" aria-label="Costs">
       <section>
@@ -78,6 +90,20 @@ export function Costs({ since }: { since: string }) {
               </tr>
             ))}
           </tbody>
+          {rows.length > 1 && (
+            <tfoot>
+              <tr>
+                <th scope="row">Total</th>
+                <td class="wide" />
+                <td class="right">{price(total, isPriced)}</td>
+                <td class="right">{count(add((row) => row.count))}</td>
+                <td class="right">{short(add((row) => row.input_tokens))}</td>
+                <td class="right roomy">{short(add((row) => row.cache_read_tokens)) || ""}</td>
+                <td class="right roomy">{short(add((row) => row.output_tokens))}</td>
+                <td class="right roomy">{durationMs(add((row) => row.duration_ns) / 1e6)}</td>
+              </tr>
+            </tfoot>
+          )}
         </table>
       </section>
       {expensive.length > 0 && (
@@ -109,6 +135,22 @@ export function Costs({ since }: { since: string }) {
                 </tr>
               ))}
             </tbody>
+            {expensive.length > 1 && (
+              <tfoot>
+                <tr>
+                  <th scope="row">Total</th>
+                  <td class="task">
+                    {count(shown.runs)} runs
+                    {totals?.cost_usd
+                      ? `: ${percent((shown.cost_usd ?? 0) / totals.cost_usd)} of ${price(totals.cost_usd, totals.unpriced_models.length === 0)}`
+                      : ""}
+                  </td>
+                  <td class="right">{price(shown.cost_usd, shown.complete)}</td>
+                  <td class="right roomy">{count(shown.calls)}</td>
+                  <td class="right roomy">{short(shown.tokens)}</td>
+                </tr>
+              </tfoot>
+            )}
           </table>
         </section>
       )}

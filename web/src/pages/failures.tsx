@@ -8,6 +8,7 @@ import { Empty, Failed, Loading } from "../parts/placeholders";
 import { adjust, href, route } from "../router";
 import type { FailureGroup, GroupsData } from "../types";
 import { useAnswer } from "../use-query";
+import { splitTyped } from "./filter-text";
 
 const RANGES: [string, string][] = [
   ["", "All time"],
@@ -28,7 +29,7 @@ const COMPARED_MAX = 8;
 export function Failures() {
   const { params } = route.value;
   const [q, since, like] = ["q", "since", "like"].map((name) => params.get(name) ?? "");
-  const words = useSettled(q!);
+  const words = useSettled(splitTyped(q!).filter);
   useEffect(() => void (document.title = "Failures · Vestige"), []);
   return (
     <div class="failures column grow">

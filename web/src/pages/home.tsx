@@ -10,6 +10,7 @@ import { Failed } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
 import { adjust, keep, recall, route } from "../router";
 import { Costs } from "./costs";
+import { asPhrase, freeWords, splitTyped } from "./filter-text";
 import { ColumnMenu, RunTable, SortPicker, useColumns } from "./run-table";
 import { Hits } from "./search-results";
 import { Tools } from "./tools";
@@ -33,36 +34,19 @@ const RANGES: [string, string][] = [
 ];
 const SAVED_MAX = 30;
 
-const TERM = /-?[a-z]+(?::|[<>]=?|=)(?:"[^"]*"|\S+)|"[^"]*"|\S+/g;
-const isText = (term: string): boolean =>
-  !/^-?[a-z]+(?::|[<>]=?|=)/.test(term) &&
-  !term.startsWith("-") &&
-  !/^r\d+(?:\.s\d+)?$/i.test(term);
-
-/** Return the words and quoted phrases of a filter: the text to search for. */
-export function freeWords(filter: string): string {
-  return (filter.match(TERM) ?? []).filter(isText).join(" ");
-}
-
-/** Return the filter with its words as one quoted phrase. */
-export function asPhrase(filter: string): string {
-  const terms = filter.match(TERM) ?? [];
-  const words = terms.filter((term) => isText(term) && !term.startsWith('"'));
-  const others = terms.filter((term) => !words.includes(term));
-  return [...others, `"${words.join(" ")}"`].join(" ");
-}
-
 export function Home() {
   const { params } = route.value;
+  const typed = params.get("q") ?? "";
+  const { filter, open } = splitTyped(typed);
   const options = {
-    filter: params.get("q") ?? "",
+    filter,
     group: params.get("group") === "conversation",
     all: params.get("all") === "1",
     since: params.get("since") ?? "",
     sort: params.get("sort") ?? "",
     reverse: params.get("reverse") === "1",
   };
-  const { filter, group, all, since } = options;
+  const { group, all, since } = options;
   const shown = (params.get("tab") as Shown | null) ?? "runs";
   const runs = useRuns(options);
   const [columns, toggleColumn] = useColumns();
@@ -70,7 +54,7 @@ export function Home() {
   useEffect(() => void (document.title = "Runs · Vestige"), []);
   const set = (text: string): void => adjust({ q: text || null });
   const toggle = (term: string): void => {
-    const terms = filter.split(/\s+/).filter(Boolean);
+    const terms = typed.split(/\s+/).filter(Boolean);
     set(
       terms.includes(term)
         ? terms.filter((one) => one !== term).join(" ")
@@ -95,7 +79,7 @@ export function Home() {
           aria-describedby="filter-terms"
           placeholder="Filter runs or search their text, e.g. is:failed tool:search cost>0.1"
           spellcheck={false}
-          value={filter}
+          value={typed}
           onInput={(event) => set(event.currentTarget.value)}
         />
         <span id="filter-terms" class="rowline wrap" role="group" aria-label="Quick filters">
@@ -104,7 +88,7 @@ export function Home() {
               key={term}
               type="button"
               title={term}
-              aria-pressed={filter.split(/\s+/).includes(term)}
+              aria-pressed={typed.split(/\s+/).includes(term)}
               onClick={() => toggle(term)}
             >
               {label}
@@ -136,11 +120,17 @@ export function Home() {
           <button type="button" aria-pressed={all} onClick={() => adjust({ all: all ? null : 1 })}>
             Show empty runs
           </button>
-          <SavedFilters current={filter} apply={set} />
+          <SavedFilters current={typed} apply={set} />
           <ColumnMenu shown={columns} toggle={toggleColumn} />
         </span>
       </div>
       <Totals options={options} version={String(runs.changes)} stale={runs.stale && !runs.error} />
+      {open && (
+        <p class="understood quiet" role="status">
+          Not applied yet: <code>{oneLine(open, 80)}</code>{" "}
+          {open.includes('"') ? "(close the quote)" : "(enter a value)"}
+        </p>
+      )}
       {runs.understood && !runs.stale && (
         <Understood text={runs.understood} words={words} apply={() => set(asPhrase(filter))} />
       )}

@@ -1,20 +1,21 @@
 /** The table of runs: one row per run; only visible rows are rendered. */
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useKeys } from "../keys";
-import { oneLine } from "../parts/format";
+import { oneLine, price, short } from "../parts/format";
 import { Menu } from "../parts/menu";
 import { Empty, Loading } from "../parts/placeholders";
 import { VirtualList } from "../parts/virtual-list";
 import { adjust, go, href, keep, recall } from "../router";
 import type { RunRow } from "../types";
 import { COLUMNS, type Column, OUTCOME, type RowView } from "./run-columns";
+import { sumRuns } from "./sum-runs";
 import { type Order, type Runs, useTopFindings } from "./use-runs";
 
-/** Narrow screens show three lines per row instead of columns. */
+/** Narrow screens show up to four lines per row instead of columns. */
 const NARROW = matchMedia("(max-width: 760px)");
 const LARGE = matchMedia("(min-width: 2200px)");
-const rowHeight = (): number => (NARROW.matches ? 66 : LARGE.matches ? 54 : 46);
+const rowHeight = (): number => (NARROW.matches ? 84 : LARGE.matches ? 54 : 46);
 /** Runs that can be compared at once. */
 const SELECTED_MAX = 12;
 
@@ -126,6 +127,9 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
   const setAt = (place: number): void => choose(rows[place]?.id ?? null);
   const findings = useTopFindings(rows);
   const move = (by: number): void => setAt(Math.max(0, Math.min(rows.length - 1, at + by)));
+  /** The selected runs, also those that another filter leaves out. */
+  const known = useRef(new Map<string, RunRow>());
+  for (const run of rows) if (marked.includes(run.short_id)) known.current.set(run.short_id, run);
   const mark = (id: string): void =>
     setMarked((before) =>
       before.includes(id)
@@ -249,11 +253,12 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
       </div>
       {marked.length > 0 && (
         <div class="list-foot rowline">
-          <span>
-            {marked.length === 1
-              ? "1 run selected. Select another to compare."
-              : `${marked.length} runs selected`}
-          </span>
+          <Selection
+            runs={marked.flatMap((id) => {
+              const run = known.current.get(id);
+              return run ? [run] : [];
+            })}
+          />
           {marked.map((id) => (
             <button
               key={id}
@@ -277,6 +282,30 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
         </div>
       )}
     </div>
+  );
+}
+
+/** The number of the selected runs, and their sums. */
+function Selection({ runs }: { runs: RunRow[] }) {
+  const sum = sumRuns(runs);
+  return (
+    <span role="status" aria-label="Selected runs">
+      {runs.length === 1
+        ? "1 run selected. Select another to compare."
+        : `${runs.length} runs selected`}
+      {runs.length > 1 && sum.tokens > 0 && (
+        <>
+          {" · "}
+          <b>{short(sum.tokens)}</b> tokens
+        </>
+      )}
+      {runs.length > 1 && sum.cost_usd !== null && (
+        <>
+          {" · "}
+          <b>{price(sum.cost_usd, sum.complete)}</b>
+        </>
+      )}
+    </span>
   );
 }
 

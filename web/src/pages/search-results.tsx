@@ -5,9 +5,9 @@ import { type ApiError, get } from "../api";
 import { ago, oneLine, visible } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { VirtualList } from "../parts/virtual-list";
-import { href } from "../router";
 import type { GrepData, ListData } from "../types";
 import { asApiError, useAnswer } from "../use-query";
+import { hitAddress } from "./hit-link";
 import { type Hit, mergeParents, type Row } from "./merge-hits";
 import { taskOf } from "./run-columns";
 
@@ -103,13 +103,6 @@ function useRunNames(words: string): Map<string, RunName> {
 const unescaped = (text: string): string =>
   visible(text.replace(/\\+[nrt]/g, " ").replace(/\\+(["'/])/g, "$1"));
 
-/** What to search in the run: the words as a phrase if they are one here, else the word that was found. */
-function findText(words: string, hit: Hit): string {
-  const phrase = words.replaceAll('"', "");
-  const here = `${hit.match}${hit.after}`.slice(0, phrase.length);
-  return here.toLowerCase() === phrase.toLowerCase() ? phrase : hit.match;
-}
-
 interface HitProps {
   row: Row;
   /** The row above, whose run is not named again. */
@@ -119,12 +112,10 @@ interface HitProps {
 }
 
 function HitRow({ row: { hit, others }, before, words, names }: HitProps) {
-  const [run = "", span = ""] = hit.short_id.split(".");
+  const [run = ""] = hit.short_id.split(".");
   const name = before?.hit.short_id.split(".")[0] === run ? undefined : names.get(run);
-  // The tab with the match; the words are highlighted there.
-  const tab = hit.part === "input" || hit.part === "output" ? hit.part : "";
   return (
-    <a class="hit" href={href("run", run, { span, tab, find: findText(words, hit) })}>
+    <a class="hit" href={hitAddress(hit, words)}>
       <span class="mono hit-id">{hit.short_id}</span>
       <span class="quiet hit-part">
         {hit.part === "attrs" ? "attribute" : hit.part}

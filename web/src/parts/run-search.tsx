@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { exported, get, searchExport } from "../api";
 import { useKeys } from "../keys";
-import { adjust, route } from "../router";
+import { adjust, route, tabOfPart } from "../router";
 import type { GrepData } from "../types";
 import { count } from "./format";
 
@@ -40,8 +40,7 @@ export function RunSearch({ run }: { run: string }) {
     const hit = all[place];
     if (!hit) return;
     setAt(place);
-    const inBody = hit.part === "input" || hit.part === "output";
-    adjust({ span: `s${numberOf(hit)}`, tab: inBody ? hit.part : null });
+    adjust({ span: `s${numberOf(hit)}`, tab: tabOfPart(hit.part) });
   };
   const step = (by: 1 | -1): void => {
     if (busy) waiting.current = by;

@@ -14,7 +14,7 @@ from vestige.cli.print_answer import answer_options, open_debugger, print_answer
     examples="""
   vestige note r7 "the refund tool was down"        about a run
   vestige note r7.s12 "wrong customer" --author eva about a span
-  vestige note r7.s12 "#culprit wrong rate"         with a tag: vestige list note:#culprit
+  vestige note r7.s12 "#culprit wrong rate"         with a tag: vestige list tag:culprit
   vestige note r7                                   list its notes
 """,
     exits="0 ok, 2 run or span not found, or empty text, 3 store unreadable",

@@ -87,8 +87,8 @@ def list_runs(
 
     FILTER consists of terms that must all match: is:failed (ok, running, error, pinned, ...),
     name: component: conversation: model: tool: type: check: note: with a text, has:finding,
-    has:note, since:2d,
-    before:1h, and cost> tokens> duration> spans> errors> logs> (also < and =) with a number.
+    has:note, tag:culprit or #culprit (in a note), since:2d, before:1h, and cost> tokens> duration>
+    spans> errors> logs> (also < and =) with a number.
     Prefix with - to exclude (after `--`, if it is the first term). Other words must all occur near
     each other in one text of the run; a quoted phrase as it is; r59 is the run with this id.
     """

@@ -2,7 +2,8 @@
 
 A term is `key:value` or `key>number`, and a leading `-` negates it. A run matches if all terms
 match. Any other words must begin words that are near each other in one text of the run, in any
-order; quoted text must occur as it is; `r59` is the run with this id.
+order; quoted text must occur as it is; `r59` is the run with this id. `#culprit` and `tag:culprit`
+match runs that have a note with this tag.
 
     terms = parse_filter('is:failed -tool:search duration>5s', now_ns)
 
@@ -44,6 +45,7 @@ TEXTS: Final = (
     "type",
     "check",
     "note",
+    "tag",
 )
 AGES: Final = ("since", "before")
 NUMBERS: Final = ("cost", "tokens", "duration", "spans", "errors", "logs")
@@ -64,6 +66,8 @@ SYNONYMS: Final = {
 WORDS_MAX: Final = 8
 """Words that are searched near each other."""
 
+_TAG = re.compile(r"#[^\W\d][\w-]*")
+"""A word that is a tag. `#12` is a text: the number of an issue."""
 _RUN_ID = re.compile(r"r\d{1,18}(?:\.s\d{1,18})?", re.IGNORECASE)
 _TERM = re.compile(
     r"""(?P<not>-)?
@@ -100,6 +104,8 @@ def parse_filter(text: str, now_ns: int) -> tuple[Term, ...]:
                 terms.append(Term("run", ":", (run_id,), negated=True))
             else:
                 ids.append(run_id)
+        elif is_word and _TAG.fullmatch(term.value):
+            terms.append(Term("tag", ":", term.value[1:].lower(), term.negated))
         elif is_word and not term.negated:
             words.append(term.value)
         else:
@@ -132,6 +138,8 @@ def describe_search(terms: Sequence[Term]) -> str | None:
             else:
                 listed = f"{', '.join(quoted[:-1])} and {quoted[-1]}"
                 parts.append(f"words that begin with {listed}, near each other, in any order")
+        elif term.key == "tag":
+            parts.append(f"{'no note' if term.negated else 'a note'} with the tag #{term.value}")
         elif term.key == "text":
             parts.append(f"{'not ' if term.negated else ''}the text {_quote(str(term.value))}")
     if any(term.partial for term in terms):
@@ -188,6 +196,11 @@ def _build_term(key: str, op: Op, value: str, negated: bool, text: str, now_ns: 
             raise _invalid(text, f"{key}: and one of {', '.join(_nearest_first(value, choices))}")
     if not value:
         raise _invalid(text, f"a value after {key}:")
+    if key == "tag":
+        tag = value if value.startswith("#") else f"#{value}"
+        if not re.fullmatch(r"#[\w-]+", tag):
+            raise _invalid(text, "a tag of letters, digits, _ and -, as in tag:culprit")
+        return Term(key, ":", tag[1:].lower(), negated)
     if key == "run":
         return Term(key, ":", (value.lower().partition(".")[0],), negated)
     return Term(key, ":", value, negated)

@@ -279,6 +279,19 @@ class ClickHouseWriter(StoreConnection):
 
         return self.run_operation(operation)
 
+    def edit_note(self, run_id: str, note_id: str, text: str, tenant: str | None = None) -> bool:
+        def operation(staging: Staging) -> bool:
+            (row,) = staging_rows.load_runs(staging, [run_id]) or (None,)
+            _load_notes(staging, row)
+            edited = staging.writer.edit_note(run_id, note_id, text, tenant)
+            if edited:
+                staging.extra.setdefault("notes", []).extend(
+                    staging.connection.execute(_NOTE, (run_id, note_id))
+                )
+            return edited
+
+        return self.run_operation(operation)
+
     def delete_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
         def operation(staging: Staging) -> bool:
             (row,) = staging_rows.load_runs(staging, [run_id]) or (None,)

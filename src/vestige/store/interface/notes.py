@@ -37,6 +37,9 @@ class NoteStore(Protocol):
         Raise NotFoundError if there is no such run, or if it is not one of `tenant`.
         """
 
+    def edit_note(self, run_id: str, note_id: str, text: str, tenant: str | None = None) -> bool:
+        """Replace the text of a note, redacted. Return False if there is no such note."""
+
     def delete_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
         """Delete a note. Return False if there is no such note."""
 

@@ -19,7 +19,8 @@ class Term(msgspec.Struct, frozen=True):
     """A condition on runs. Its language is in query/search/filters.py.
 
     `value` of `words` is a tuple of words, which are searched before: `also` has the runs. `value`
-    of `run` is a tuple of short ids or prefixes of ids.
+    of `run` is a tuple of short ids or prefixes of ids. `value` of `tag` is a tag of a note, in
+    lower case and without `#`: a tag ends where its letters, digits, `_` and `-` end.
     """
 
     key: str

@@ -58,6 +58,19 @@ def add_note(connection: sqlite3.Connection, note: Note, tenant: str | None) -> 
     return cursor.rowcount > 0
 
 
+def edit_note(
+    connection: sqlite3.Connection, run_id: str, note_id: str, text: str, tenant: str | None
+) -> bool:
+    note = masked(Note(id=note_id, run_id=run_id, text=text, created_ns=0), _redactor())
+    if not note.text.strip():
+        raise UsageError("note: the text is empty.")
+    run = _find_run(connection, run_id, tenant)
+    cursor = connection.execute(
+        "UPDATE notes SET text = ? WHERE run = ? AND id = ?", (note.text, run, note_id)
+    )
+    return cursor.rowcount > 0
+
+
 def delete_note(
     connection: sqlite3.Connection, run_id: str, note_id: str, tenant: str | None
 ) -> bool:

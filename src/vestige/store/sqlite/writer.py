@@ -155,6 +155,10 @@ class SqliteWriter(SqliteConnection):
         with self._transaction() as connection:
             return notes.add_note(connection, note, tenant)
 
+    def edit_note(self, run_id: str, note_id: str, text: str, tenant: str | None = None) -> bool:
+        with self._transaction() as connection:
+            return notes.edit_note(connection, run_id, note_id, text, tenant)
+
     def delete_note(self, run_id: str, note_id: str, tenant: str | None = None) -> bool:
         with self._transaction() as connection:
             return notes.delete_note(connection, run_id, note_id, tenant)

@@ -398,6 +398,9 @@ def _build_cheap(found: _Conditions, term: Term) -> str:
         return _match_ids(found, value)
     if key == "words":
         return f"r.run_id IN {found.bind(list(term.also), 'Array(String)')}"
+    if key == "tag":
+        tag = found.bind(rf"(?i)#{value}(?:[^\pL\pN_-]|$)", "String")
+        return f"r.id IN (SELECT run FROM {view.current('notes')} WHERE match(text, {tag}))"
     pattern = found.bind(_pattern(value), "String")
     if key == "note":
         return f"r.id IN (SELECT run FROM {view.current('notes')} WHERE text ILIKE {pattern})"

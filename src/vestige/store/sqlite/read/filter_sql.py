@@ -50,6 +50,9 @@ _TEXTS: Final = {
     "component": r"coalesce(r.component, '') LIKE ? ESCAPE '\'",
     "note": r"EXISTS (SELECT 1 FROM notes n WHERE n.run = r.id AND n.text LIKE ? ESCAPE '\')",
 }
+_TAG: Final = "EXISTS (SELECT 1 FROM notes n WHERE n.run = r.id AND lower(n.text) || ' ' GLOB ?)"
+_TAG_END: Final = "[^-a-z0-9_\u00c0-\u1fff\u3040-\ud7ff]"
+"""What may follow a tag: no letter, digit, `_` or `-`. `lower` of SQLite knows ASCII only."""
 _INSIDE: Final = {
     "tool": "EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id AND s.type = 'tool'"
     r" AND s.name LIKE ? ESCAPE '\')",
@@ -92,6 +95,8 @@ def _build_positive(term: Term) -> Condition:
         return "r.conversation_id IS ?", [value]
     if key == "type":
         return _TYPE, [value]
+    if key == "tag":
+        return _TAG, [f"*#{value}{_TAG_END}*"]
     if key == "run":
         return _build_run_ids(value)
     if key == "words":
