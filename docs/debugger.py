@@ -15,10 +15,10 @@ from typing import Any
 import vestige
 from vestige._runtime.clock import FakeClock
 from vestige.home import get_home
-from vestige.query.all_queries import Debugger
 from vestige.query.answer import Answer
 from vestige.query.checks import all_checks
 from vestige.query.command_tools import BY_NAME
+from vestige.query.debugger import Debugger
 from vestige.query.token_budget import TOKENS_MAX
 from vestige.transfer import add_note
 

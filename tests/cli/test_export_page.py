@@ -16,8 +16,8 @@ import pytest
 from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
 from vestige.query.command_tools import BY_NAME, ask, check_arguments
+from vestige.query.debugger import Debugger
 from vestige.record.note import Note
 from vestige.recorder import Recorder
 from vestige.server.cached_debugger import CachedDebugger

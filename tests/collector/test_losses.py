@@ -10,7 +10,7 @@ import pytest
 from support.programs import ReadRuns, RunProgram, SmallDisk
 from vestige.collector.loop import hold
 from vestige.home import Home, explain_missing
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.record.run import Run
 from vestige.store.protocol import RetentionPolicy, RunFilter
 

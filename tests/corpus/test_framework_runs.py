@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.failures.check import CheckAnswer, examine
 from vestige.query.trajectory import build_trajectory
 from vestige.query.trajectory.seen_contents import normalize

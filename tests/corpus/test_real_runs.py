@@ -12,8 +12,8 @@ import pytest
 
 from support.commands import vestige
 from support.sampling import every_third
-from vestige.query.all_queries import Debugger
 from vestige.query.answer import Answer
+from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
 from vestige.query.failures.check import CheckAnswer, examine
 from vestige.query.token_budget import count_tokens

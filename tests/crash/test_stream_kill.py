@@ -21,7 +21,7 @@ from support.programs import WAIT_S
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.providers.parsing import parse_response
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.stream_redaction import redact_stream
 from vestige.store.protocol import RunFilter

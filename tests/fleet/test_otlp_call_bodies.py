@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vestige.fleet.server.otlp_ingest import open_spans, store_spans
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.record.redaction.redactor import Redactor
 from vestige.store.protocol import RunFilter, Store
 from vestige.store.sqlite.sqlite_store import SqliteStore

@@ -8,7 +8,7 @@ import pytest
 
 from vestige.fleet.server.otlp_ingest import open_spans, store_spans
 from vestige.providers.parsing import parse_request, parse_response
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.run import Run, SpanInfo
 from vestige.store.protocol import RunFilter

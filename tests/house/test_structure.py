@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import vestige
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -56,9 +56,7 @@ def test_every_method_of_the_debugger_is_in_the_python_reference() -> None:
     """The reference shows methods that have a docstring."""
     methods = [name for name in dir(Debugger) if not name.startswith("_")]
 
-    assert (
-        "::: vestige.query.all_queries.Debugger" in (ROOT / "docs/reference/python.md").read_text()
-    )
+    assert "::: vestige.query.debugger.Debugger" in (ROOT / "docs/reference/python.md").read_text()
     assert [name for name in methods if not getattr(Debugger, name).__doc__] == []
 
 

@@ -30,8 +30,8 @@ from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.mcp.server import call, install_hint, serve_http
 from vestige.mcp.tools import LISTED, VIEWS, select_query
-from vestige.query.all_queries import Debugger
 from vestige.query.command_tools import TOOLS, check_arguments, get_tool
+from vestige.query.debugger import Debugger
 from vestige.query.diff.diff_targets import diff_answer
 from vestige.query.token_budget import count_tokens
 

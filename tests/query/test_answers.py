@@ -17,8 +17,8 @@ from support.programs import Golden, load
 from vestige._runtime.clock import SYSTEM, FakeClock
 from vestige.home import Home
 from vestige.query import checks
-from vestige.query.all_queries import Debugger
 from vestige.query.answer import Answer
+from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
 from vestige.query.text_layout import ADD_OPTIONS
 from vestige.query.token_budget import count_tokens

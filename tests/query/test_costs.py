@@ -11,7 +11,7 @@ from vestige.formats.openwop.cost_metrics import total
 from vestige.home import Home
 from vestige.providers.chat_types import Usage
 from vestige.providers.prices import price
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.stats.costs import Cost, span_costs
 from vestige.record.types import SpanClose, SpanOpen
 from vestige.recorder import Recorder

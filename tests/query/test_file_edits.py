@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.agent_logs import DATA, find_session, imported, of_type
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.trajectory.file_edits import find_edits
 
 PATCH = """*** Begin Patch

@@ -16,7 +16,7 @@ from support.programs import load
 from vestige._runtime.clock import FakeClock
 from vestige.errors import UsageError
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.search.filters import KEYS, parse_filter
 from vestige.record.types import Log
 from vestige.recorder import Recorder

@@ -11,7 +11,7 @@ from support.programs import load
 from vestige._runtime.clock import FakeClock
 from vestige.errors import AmbiguousIdError, NotFoundError, UsageError
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.ids.resolve import resolve
 from vestige.recorder import Recorder
 from vestige.store.protocol import RetentionPolicy

@@ -14,7 +14,7 @@ from support import commands
 from support.programs import load
 from vestige._runtime import clock
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.text_layout import CommandAnswer
 from vestige.record.types import AnyRecord, SpanOpen
 from vestige.recorder import Recorder

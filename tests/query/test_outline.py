@@ -13,7 +13,7 @@ from support.refund_desk import record_desk
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.views.outline import format_label, outline_answer
 from vestige.query.views.tree_summary import render_tree
 from vestige.record.types import Link, SpanClose, SpanOpen

@@ -10,7 +10,7 @@ import pytest
 
 from vestige.collector.loop import catch_up
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.recorder import Recorder
 from vestige.store.open import open_store
 

@@ -11,7 +11,7 @@ import vestige
 from vestige._runtime.clock import monotonic
 from vestige.errors import UsageError, VestigeError
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.recorder import Recorder
 
 

@@ -9,7 +9,7 @@ import pytest
 import vestige
 from vestige.collector.loop import catch_up
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.record.redaction.stream_redaction import spell
 from vestige.store.sqlite.sqlite_store import SqliteStore
 

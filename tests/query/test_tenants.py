@@ -19,8 +19,8 @@ import pytest
 from vestige._runtime.clock import FakeClock
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home, get_home
-from vestige.query.all_queries import Debugger
 from vestige.query.command_tools import TOOLS, ask, check_arguments
+from vestige.query.debugger import Debugger
 from vestige.query.failures.check import _build_evidence
 from vestige.record.codec import parse_lines
 from vestige.record.note import Note

@@ -17,7 +17,7 @@ from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.errors import UsageError
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.trajectory.seen_contents import REPEAT_LENGTH
 from vestige.recorder import Recorder
 

@@ -19,7 +19,7 @@ from vestige._runtime.clock import FakeClock
 from vestige.collector.loop import catch_up
 from vestige.errors import NotFoundError, UsageError
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.stats.trends import trends_answer
 from vestige.recorder import Recorder
 

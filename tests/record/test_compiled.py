@@ -12,8 +12,8 @@ from support.programs import SmallDisk
 from vestige.home import Home
 from vestige.record.redaction.hyperscan_database_cache import FILES_MAX, find_database
 from vestige.record.redaction.hyperscan_database_cache import get_database as database
+from vestige.record.redaction.prefilter_markers import all_markers
 from vestige.record.redaction.redactor import Redactor
-from vestige.record.redaction.secret_markers import all_markers
 from vestige.record.redaction.secret_scanner import FIRST_STAGE_BYTES_MAX, Scanner
 from vestige.recorder import Recorder
 

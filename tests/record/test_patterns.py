@@ -245,7 +245,7 @@ def test_a_long_text_made_to_hurt_is_read_in_linear_time(part: str, size: int) -
 
 def test_no_marker_reads_on_from_each_of_many_literals() -> None:
     """`eyJ[\\w-]{8,}\\.` read to the end of `eyJeyJ...` at each `eyJ`: 12 s for 250 kB."""
-    from vestige.record.redaction.secret_markers import all_markers, key_marker
+    from vestige.record.redaction.prefilter_markers import all_markers, key_marker
 
     markers = [*all_markers(), key_marker("social security number")]
     # These stop at the next occurrence of their own literal.

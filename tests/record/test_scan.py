@@ -14,8 +14,8 @@ from test_patterns import PEM, SHAPES
 from vestige.errors import UsageError
 from vestige.record.codec import encode
 from vestige.record.redaction import scan_engines
+from vestige.record.redaction.prefilter_markers import all_markers, literals
 from vestige.record.redaction.scan_engines import ENGINES
-from vestige.record.redaction.secret_markers import all_markers, literals
 from vestige.record.redaction.secret_scanner import SEPARATE_MAX, Scanner
 from vestige.record.types import BodyInfo, Log
 

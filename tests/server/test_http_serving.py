@@ -464,7 +464,7 @@ def test_too_many_questions_are_told_to_come_again(home: Home) -> None:
 
 def test_a_bug_is_no_traceback(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client gets the envelope; the log has the kind and the place, not what it was about."""
-    from vestige.query.all_queries import Debugger
+    from vestige.query.debugger import Debugger
 
     def broken(self: object) -> None:
         raise KeyError("a secret of the run")

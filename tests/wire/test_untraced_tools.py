@@ -14,7 +14,7 @@ from support.provider_answers import chat, chat_call
 from support.provider_calls import spans_in
 from support.provider_server import Server
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.record.run import SpanInfo
 from vestige.store.sqlite.sqlite_store import SqliteStore
 

@@ -15,8 +15,8 @@ from vestige.cli.options import F, Home, home_option, json_option
 from vestige.cli.terminal_text import style_line, wrap_line
 
 if TYPE_CHECKING:
-    from vestige.query.all_queries import Debugger
     from vestige.query.answer import Answer
+    from vestige.query.debugger import Debugger
     from vestige.store.protocol import Store
 
 PLAIN: Final = "ok"

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from vestige.errors import NotFoundError
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence, open_run
 from vestige.query.formatting import single_line
 from vestige.query.search.last_good_run import find_last_good

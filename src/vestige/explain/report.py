@@ -11,7 +11,7 @@ from vestige.explain.investigation import Investigation
 from vestige.explain.readable_runs import Scope
 from vestige.limits import NOTE_MAX
 from vestige.query import formatting
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.failures.check import CheckAnswer, find_chains, render_finding
 from vestige.query.failures.why import WhyAnswer
 from vestige.query.text_layout import CommandAnswer, cost

@@ -8,7 +8,7 @@ text. Invalid arguments are returned as a tool result that names the valid ones,
 can try again. The package `mcp` takes most of a second to load, so only the two functions that
 serve load it.
 
-See also: the tools in mcp/tools.py; the queries in query/all_queries.py; the prompts in skill/.
+See also: the tools in mcp/tools.py; the queries in query/debugger.py; the prompts in skill/.
 """
 
 from __future__ import annotations

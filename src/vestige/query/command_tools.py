@@ -26,8 +26,8 @@ from vestige.query.views.debugging_hints import help_for
 from vestige.settings import parse_duration
 
 if TYPE_CHECKING:
-    from vestige.query.all_queries import Debugger
     from vestige.query.answer import Answer
+    from vestige.query.debugger import Debugger
 
 Kind = Literal["string", "integer", "mixed", "boolean", "array"]
 _KINDS: dict[Kind, tuple[Any, str]] = {

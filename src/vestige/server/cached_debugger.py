@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
 from vestige.query.failures.check import CheckReport, examine
 from vestige.query.ids.resolve import Target, Want, states_by_index

@@ -29,9 +29,9 @@ from vestige.limits import (
     EXPORT_WHY_SPANS_MAX,
 )
 from vestige.query import formatting
-from vestige.query.all_queries import Debugger
 from vestige.query.command_tools import BY_NAME, check_arguments
 from vestige.query.command_tools import ask as call_tool
+from vestige.query.debugger import Debugger
 from vestige.record.run import Run, SpanInfo
 from vestige.server.cached_debugger import CachedDebugger
 from vestige.server.responses import encode

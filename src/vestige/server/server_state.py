@@ -36,7 +36,7 @@ from vestige.limits import (
     HTTP_THREADS,
     TENANTS_OPEN_MAX,
 )
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.server.findings_writer import FindingsWriter
 from vestige.server.metrics import Metrics
 from vestige.server.open_browser import LaunchCodes

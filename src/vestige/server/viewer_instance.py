@@ -17,7 +17,7 @@ from typing import Final
 
 from vestige._runtime import clock
 from vestige.home import Home
-from vestige.transfer.home_keys import read_or_create_key
+from vestige.transfer.key_files import read_or_create_key
 
 DEFAULT_PORT: Final = 8642
 PORTS_TRIED: Final = 20

@@ -23,7 +23,7 @@ from vestige.formats.messages.from_records import Shape, thread_to_example
 from vestige.formats.protocol import RunToWrite
 from vestige.formats.record_builder import encode_json
 from vestige.formats.run_to_threads import MessageThread, Turn, read_threads
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.record.finding import Finding
 from vestige.record.note import Note
 from vestige.record.redaction.output_redaction import redact_text

@@ -13,7 +13,7 @@ from vestige.record.redaction.output_redaction import redact_body, redact_log, r
 from vestige.record.run import LogInfo, RunInfo
 from vestige.record.types import Attributes
 from vestige.store.protocol import Store
-from vestige.transfer.home_keys import read_or_create_key
+from vestige.transfer.key_files import read_or_create_key
 
 
 def export_run(

@@ -19,7 +19,7 @@ from vestige.settings import find_store
 from vestige.store.open import open_store
 
 if TYPE_CHECKING:
-    from vestige.query.all_queries import Debugger
+    from vestige.query.debugger import Debugger
 
 
 AUTHOR_S: Final = 2.0

@@ -26,7 +26,7 @@ from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, explain_missing, get_home, is_default
 from vestige.limits import COPY_MAX
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.formatting import single_line
 from vestige.settings import find_store
 from vestige.transfer.compressed_file import decompress, is_compressed

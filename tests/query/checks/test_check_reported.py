@@ -10,9 +10,9 @@ from support.llm_evidence import findings
 from support.programs import load
 from vestige.emit.hooks.logging_capture import LoggingHandler
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
 from vestige.query.checks.process import crash
 from vestige.query.checks.process.reported_errors import FINDINGS_MAX, reported_error
+from vestige.query.debugger import Debugger
 from vestige.recorder import Recorder
 from vestige.store.sqlite.sqlite_store import SqliteStore
 

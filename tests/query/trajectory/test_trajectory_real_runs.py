@@ -11,7 +11,7 @@ import pytest
 
 from support.sampling import every_third
 from vestige.home import Home
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.evidence import Evidence
 from vestige.query.token_budget import count_tokens
 from vestige.query.trajectory import Trajectory, build_trajectory

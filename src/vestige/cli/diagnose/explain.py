@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vestige.explain.readable_runs import Scope
     from vestige.explain.report import ExplainAnswer
     from vestige.explain.spending import Spending
-    from vestige.query.all_queries import Debugger
+    from vestige.query.debugger import Debugger
 
 AUTHOR = "vestige explain"
 

@@ -12,7 +12,7 @@ from vestige.cli.options import DURATION, Examples, Home, home_option, policy_op
 from vestige.errors import UsageError, VestigeError
 
 if TYPE_CHECKING:
-    from vestige.query.all_queries import Debugger
+    from vestige.query.debugger import Debugger
     from vestige.query.policy.policy import Policy
     from vestige.query.watch.watcher import Breach, WatchRules
     from vestige.record.run import RunInfo

@@ -24,7 +24,7 @@ from vestige.wire.replaying.response_player import Answer, Line, Settings, match
 from vestige.wire.replaying.tool_player import ToolLine, match_arguments
 
 if TYPE_CHECKING:
-    from vestige.query.all_queries import Debugger
+    from vestige.query.debugger import Debugger
     from vestige.record.run import BodyRef, Run, RunInfo, SpanInfo
 
 LEVEL = "replay.level"

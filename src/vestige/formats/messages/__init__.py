@@ -1,8 +1,8 @@
 """Lists of chat messages, as agents, benchmarks and fine-tuning files store them.
 
 Reading:   detect.py (the conversations of a file), read.py (one conversation as a run)
-Parsing:   parse_message.py (OpenAI, Anthropic and multi-agent shapes), envelope.py (what is
-           stored beside the messages), agent_steps.py (SWE-agent's steps)
+Parsing:   parse_message.py (OpenAI, Anthropic and multi-agent shapes), conversation_facts.py (task
+           and outcome, stored beside the messages), agent_steps.py (SWE-agent's steps)
 Mapping:   to_records.py
 Writing:   from_records.py (fine-tuning examples of OpenAI and Anthropic), write.py
 """

@@ -27,7 +27,7 @@ from vestige.formats.lenient_json import (
     read_document,
 )
 from vestige.formats.messages.agent_steps import is_step, iter_opening, step_to_messages
-from vestige.formats.messages.envelope import LIST_KEYS
+from vestige.formats.messages.conversation_facts import LIST_KEYS
 from vestige.formats.messages.parse_message import Object, is_message
 from vestige.formats.protocol import Problem
 from vestige.limits import DOCUMENT_MESSAGES_MAX, EVENT_LINE_MAX, FOREIGN_RUNS_MAX, PROBLEMS_MAX

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from vestige.errors import UnreadableError
+from vestige.formats.messages.conversation_facts import parse_conversation_facts
 from vestige.formats.messages.detect import MessageFile, open_message_file, split_number
-from vestige.formats.messages.envelope import parse_envelope
 from vestige.formats.messages.parse_message import parse_message
 from vestige.formats.messages.to_records import ConversationRecords, parse_time
 from vestige.formats.protocol import Problem, Source
@@ -40,7 +40,7 @@ def read_conversation(conversation_path: Path) -> Source:
     converter = ConversationRecords(
         f"{path.absolute().parent.name}/{path.name}#{number}-{_hash_opening(opening)}",
         name,
-        parse_envelope(file.members(conversation)),
+        parse_conversation_facts(file.members(conversation)),
         _find_time_ns(opening) or _get_time_ns(file),
     )
     records = converter.records(file.messages(conversation, problems))

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from vestige.formats.messages.envelope import Envelope
+from vestige.formats.messages.conversation_facts import ConversationFacts
 from vestige.formats.messages.parse_message import ChatMessage, Object, Result, parse_message
 from vestige.formats.openai_bodies import Call, render_request, render_response
 from vestige.formats.protocol import TIME_MAX_NS
@@ -40,10 +40,10 @@ _EXCEPTION: Final = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|E
 class ConversationRecords:
     """Converts the messages of one conversation, in order."""
 
-    def __init__(self, source_id: str, name: str, envelope: Envelope, time_ns: int) -> None:
+    def __init__(self, source_id: str, name: str, facts: ConversationFacts, time_ns: int) -> None:
         self._builder = RecordBuilder(FORMAT, source_id, time_ns)
         self.run_id, self.writer = self._builder.run_id, self._builder.writer
-        self._name, self._envelope = name, envelope
+        self._name, self._facts = name, facts
         self._pending: list[Object] = []
         self._unanswered: list[Object] = []
         """Those of the pending messages that no span has."""
@@ -76,13 +76,13 @@ class ConversationRecords:
     # --- the run --------------------------------------------------------------------------------
 
     def _open_run(self, first: ChatMessage) -> SpanOpen:
-        task = self._envelope.task or (first.text if first.role == "user" else "")
+        task = self._facts.task or (first.text if first.role == "user" else "")
         return self._builder.open(
             self._builder.root_id,
             "run",
             self._name,
             component="agent",
-            attributes=dict(self._envelope.attributes),
+            attributes=dict(self._facts.attributes),
             body=task or None,
         )
 
@@ -101,17 +101,17 @@ class ConversationRecords:
             )
             yield builder.move_to_end(opened, 3 * count)
             yield builder.move_to_end(builder.close(span_id), 3 * count + 1)
-        envelope = self._envelope
+        facts = self._facts
         attributes: Attributes = {"message_count": count}
-        if envelope.is_failed:
-            attributes["error.message"] = envelope.error or envelope.exit_status
-        elif not envelope.exit_status:
+        if facts.is_failed:
+            attributes["error.message"] = facts.error or facts.exit_status
+        elif not facts.exit_status:
             attributes[OUTCOME] = UNKNOWN
         yield builder.end_run(
-            "error" if envelope.is_failed else "ok",
+            "error" if facts.is_failed else "ok",
             count,
             attributes=attributes,
-            body=envelope.result or self._last_text or None,
+            body=facts.result or self._last_text or None,
         )
 
     # --- messages -------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class ConversationRecords:
 
     def _take_pending(self, agent: str) -> list[Object]:
         """Return the messages since the last answer, after an agent's own prompt."""
-        prompts = self._envelope.system_prompts
+        prompts = self._facts.system_prompts
         prompt = prompts.get(agent) or ("" if self._agents else prompts.get("", ""))
         context, self._pending, self._unanswered = self._pending, [], []
         if prompt and agent not in self._agents:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from vestige._runtime.re_compat import re
 from vestige.errors import UsageError
-from vestige.record.redaction.secret_markers import Marker, literals
+from vestige.record.redaction.prefilter_markers import Marker, literals
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@
     scanner.suspicious(line)        # True: search the record (record/redaction/redactor.py)
 
 A wrong yes costs a slow search; a no must never be wrong. The scanner looks for the markers of all
-rules (record/redaction/secret_markers.py) and for registered values. No engine is imported before a
-Scanner is created.
+rules (record/redaction/prefilter_markers.py) and for registered values. No engine is imported
+before a Scanner is created.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from vestige.record.redaction.masking import words_of
+from vestige.record.redaction.prefilter_markers import all_markers, key_marker, literal_marker
 from vestige.record.redaction.scan_engines import (
     FirstStage,
     Scan,
@@ -21,7 +22,6 @@ from vestige.record.redaction.scan_engines import (
     choose_engine,
     compile_expressions,
 )
-from vestige.record.redaction.secret_markers import all_markers, key_marker, literal_marker
 
 if TYPE_CHECKING:
     from pathlib import Path

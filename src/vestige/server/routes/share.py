@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute
 
 from vestige.errors import UsageError
 from vestige.fleet.api_keys import Principal
-from vestige.query.all_queries import Debugger
+from vestige.query.debugger import Debugger
 from vestige.query.views.show import count_redactions
 from vestige.server.auth import GuardedRoute, principal
 from vestige.server.html_export import export_html

@@ -30,7 +30,7 @@ _DONE: Final = frozenset(["submitted", "completed", "success", "done", "ok", "fi
 _ATTRIBUTES_MAX: Final = 40
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class ConversationFacts(msgspec.Struct, frozen=True):
     """Facts of a conversation."""
 
     task: str = ""
@@ -48,7 +48,7 @@ class Envelope(msgspec.Struct, frozen=True):
         )
 
 
-def parse_envelope(value: Object) -> Envelope:
+def parse_conversation_facts(value: Object) -> ConversationFacts:
     """Return the facts beside the messages. Long values and nested ones are left out."""
     info = value.get("info")
     info = info if isinstance(info, dict) else {}
@@ -59,7 +59,7 @@ def parse_envelope(value: Object) -> Envelope:
             if scalar and key not in _NOT_FACTS and len(facts) < _ATTRIBUTES_MAX:
                 text = truncate(clean_text(member), 2_000) if isinstance(member, str) else member
                 facts[clean_name(prefix + key)] = text
-    return Envelope(
+    return ConversationFacts(
         task=_find_task(value, info),
         attributes=facts,
         system_prompts=_find_prompts(value),
