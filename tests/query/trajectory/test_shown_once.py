@@ -54,6 +54,40 @@ def _resent(data: st.DataObject, history: list[dict[str, Any]]) -> list[dict[str
     return sent
 
 
+@pytest.mark.parametrize(
+    ("recorded", "sent"),
+    [
+        ('{"paid":129.0,"days_ago":40}', '{"days_ago": 40, "paid": 129.0}'),
+        ("Refunds are allowed.", '"Refunds are allowed."'),
+        ("[1,2]", "[\n  1,\n  2\n]"),
+    ],
+)
+def test_a_result_that_the_program_sends_as_other_json_is_shown_once(
+    recorded: str, sent: str
+) -> None:
+    run = RunBuilder()
+    task, call = user("Look it up."), [("c1", "look", "{}")]
+    run.call(None, [task], reply(None, call))
+    run.span("tool", "look", input="{}", output=recorded, attributes={"tool_call_id": "c1"})
+    run.call(None, [task, assistant(None, call), result("c1", sent)], reply("The end."))
+
+    last = run.trajectory().steps[-1]
+
+    assert last.new_input == []
+
+
+def test_a_result_that_the_program_changed_is_shown_as_it_was_sent() -> None:
+    run = RunBuilder()
+    task, call = user("Look it up."), [("c1", "look", "{}")]
+    run.call(None, [task], reply(None, call))
+    run.span("tool", "look", input="{}", output='{"a":1}', attributes={"tool_call_id": "c1"})
+    run.call(None, [task, assistant(None, call), result("c1", '{"a": 2}')], reply("The end."))
+
+    last = run.trajectory().steps[-1]
+
+    assert [item.text for item in last.new_input] == ['{"a": 2}']
+
+
 def test_an_answer_in_code_is_not_shown_again_as_the_arguments_of_its_tool() -> None:
     """Code agents answer by calling a tool in code; the span of that tool has the text again."""
     text = "\n".join(f"Line {n} of a report that explains the whole result." for n in range(8))

@@ -19,6 +19,8 @@ from vestige.record.run import BodyRef, SpanInfo
 
 _PREFIX: Final = re.compile(r"^(?:execute_tool|running tool:?|tool:?|call_tool)\s+", re.IGNORECASE)
 _SUFFIX: Final = re.compile(r"(?:\.execution|\.run|\.execute|\.invoke|\.tool)$")
+SAME_VALUE_MAX: Final = 1_000_000
+"""Characters of a result that is compared as JSON."""
 _BOILERPLATE: Final = frozenset(["sanitize_inputs_outputs"])
 
 
@@ -114,6 +116,19 @@ def unquote(text: str) -> str:
             return text
         return value if isinstance(value, str) else text
     return text
+
+
+def is_same_value(a: str, b: str) -> bool:
+    """Return True if two texts are one JSON value, or one is the other as a JSON string."""
+    a, b = unquote(a), unquote(b)
+    if a == b:
+        return True
+    if a[:1] not in ("{", "[") or a[:1] != b[:1] or max(len(a), len(b)) > SAME_VALUE_MAX:
+        return False
+    try:
+        return bool(msgspec.json.decode(a) == msgspec.json.decode(b))
+    except (ValueError, RecursionError):
+        return False
 
 
 def simplify_arguments(text: str) -> str:

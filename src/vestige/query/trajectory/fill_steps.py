@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from vestige.query.evidence import Evidence
-from vestige.query.trajectory.actions import body_item, error_text, unexecuted_action
+from vestige.query.trajectory.actions import body_item, error_text, is_same_value, unexecuted_action
 from vestige.query.trajectory.seen_contents import REPEAT_LENGTH, SeenContents, normalize
 from vestige.query.trajectory.step_drafts import Draft, Drafts
 from vestige.query.trajectory.types import Action, Conversation, Item, Repeat, Step
@@ -172,6 +172,8 @@ class StepFiller:
         if self._seen.find(item.text, family) is not None:
             return True
         if action.error and _is_error_of(item, action):
+            return True
+        if action.result is not None and is_same_value(item.text, action.result.text):
             return True
         repeats = self._seen.find_repeats(item.text)
         item.repeats = repeats
