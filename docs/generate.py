@@ -27,7 +27,7 @@ from vestige import errors, limits, settings
 from vestige.cli.main import cli
 from vestige.formats.artifacts import validation_rules as artifact_rules
 from vestige.formats.artifacts.json_files import json_schemas as artifact_schemas
-from vestige.formats.openwop import rules as openwop_rules
+from vestige.formats.openwop import validation_rules as openwop_rules
 from vestige.record import types
 from vestige.store.sqlite import schema
 from vestige.testing import FakeRecorder

@@ -378,7 +378,7 @@ class Odd:
 
 def test_who_asks_whether_a_method_is_async_gets_the_answer_of_before(url: str) -> None:
     """Frameworks do, and await or not by it."""
-    from vestige.integrations.sdk_requests import _METHODS, _RESOURCES, _find_resource
+    from vestige.integrations.sdk_call_arguments import _METHODS, _RESOURCES, _find_resource
 
     def kinds(client: Any, provider: str) -> dict[str, tuple[bool, bool]]:
         methods = {

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from vestige.emit.hooks.logging_capture import LoggingHandler
     from vestige.emit.tools import tool, tool_call
     from vestige.emit.tracing import trace, traced_run
-    from vestige.integrations.sdk_requests import (
+    from vestige.integrations.sdk_call_arguments import (
         instrument_anthropic,
         instrument_openai,
         uninstrument,
@@ -95,9 +95,9 @@ def __getattr__(name: str) -> Any:
 
         return open_path
     if name in ("instrument_anthropic", "instrument_openai", "uninstrument"):
-        from vestige.integrations import sdk_requests
+        from vestige.integrations import sdk_call_arguments
 
-        return getattr(sdk_requests, name)
+        return getattr(sdk_call_arguments, name)
     if name in ("capture_http", "warm"):
         from vestige.wire import capture
 

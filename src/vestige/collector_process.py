@@ -16,7 +16,7 @@ import threading
 
 from vestige._runtime import file_locks
 from vestige._runtime.clock import SYSTEM
-from vestige._runtime.file_descriptors import OwnFile
+from vestige._runtime.long_lived_files import OwnFile
 from vestige.home import Home
 from vestige.limits import (
     DRAIN_S,

@@ -394,7 +394,7 @@ class Recorder:
             return
         try:
             if unredacted is not record:
-                from vestige.record.sanitize import clean_record
+                from vestige.record.repair_record import clean_record
 
                 unredacted = clean_record(unredacted)  # It may be what could not be encoded.
             sink.take(record, unredacted, self)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.programs import ReadRuns, RunProgram
-from vestige._runtime.file_descriptors import OPEN_FLAGS, LostError, OwnFile
+from vestige._runtime.long_lived_files import OPEN_FLAGS, LostError, OwnFile
 
 CLOSES_ALL = """
 import os, resource, sys, time

@@ -22,7 +22,7 @@ from vestige.formats.artifacts.validation_rules import RULES, Profile
 Break = Callable[[BrokenBundle], Any]
 CASES: list[tuple[str, str, Break, set[str]]] = []
 """(rule, the bundle that is broken, how, what else is then true by necessity). The clause of each
-rule is in rules.py."""
+rule is in validation_rules.py."""
 
 SEED = "seed_logs_screens"
 DUAL = "dual_failures"

@@ -134,7 +134,7 @@ def test_the_overview_of_a_very_long_session_names_the_steps_that_it_did_not_bui
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complete = json.loads(vestige("overview", session, "--json").stdout)
-    monkeypatch.setattr("vestige.query.trajectory.run_ends.OVERVIEW_SPANS_MAX", 40)
+    monkeypatch.setattr("vestige.query.trajectory.first_and_last_steps.OVERVIEW_SPANS_MAX", 40)
     ends = json.loads(vestige("overview", session, "--json").stdout)
     text = vestige("overview", session, "--budget", 4000).stdout
 

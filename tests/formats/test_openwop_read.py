@@ -16,10 +16,10 @@ from support.openwop_server import is_valid, record_everything, source_of
 from vestige.errors import UnreadableError
 from vestige.formats import openwop
 from vestige.formats.openwop.assemble import assemble
-from vestige.formats.openwop.constants import parse_time_ns, render_time
 from vestige.formats.openwop.from_records import Story
 from vestige.formats.openwop.note_mapping import parse_text, render_text
-from vestige.formats.openwop.rules import RULES
+from vestige.formats.openwop.times import parse_time_ns, render_time
+from vestige.formats.openwop.validation_rules import RULES
 from vestige.home import Home
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import export_run, import_path, open_path
@@ -311,7 +311,7 @@ def _put(bundle: Any, where: tuple[Any, ...], value: Any) -> Any:
 def test_each_rule_is_told_by_a_bundle_that_breaks_it(
     rule: str, where: tuple[Any, ...], value: Any, good: dict[str, Any], tmp_path: Path
 ) -> None:
-    """All problems at once, each with its place and its rule; the clause is in rules.py."""
+    """All problems at once, each with its place and its rule."""
     problems = openwop.validate_run(written(tmp_path, _put(good, where, value)))
 
     found = [problem for problem in problems if problem.rule == rule]

@@ -6,7 +6,7 @@ import pytest
 
 from vestige.home import Home
 from vestige.query.search.run_list import ListAnswer
-from vestige.query.search.run_texts import BODY_MAX, TEXT_MAX, is_generic
+from vestige.query.search.run_titles_and_results import BODY_MAX, TEXT_MAX, is_generic
 from vestige.recorder import Recorder
 from vestige.transfer import open_ids
 

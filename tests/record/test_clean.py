@@ -6,7 +6,7 @@ from typing import Any
 
 from vestige.limits import BATCH_BYTES, LINE_MAX
 from vestige.record.codec import encode, parse_line
-from vestige.record.sanitize import clean_record, shrink_record
+from vestige.record.repair_record import clean_record, shrink_record
 from vestige.record.types import VERSION, Link, Log, SpanClose, SpanOpen
 from vestige.testing import FakeRecorder
 

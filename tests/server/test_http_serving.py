@@ -30,7 +30,7 @@ from vestige.fleet.api_keys import Keys
 from vestige.home import Home
 from vestige.limits import HTTP_THREADS
 from vestige.server import run_server
-from vestige.server.access_log import Log
+from vestige.server.stderr_json_log import Log
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # refused, or not bound, in these tests

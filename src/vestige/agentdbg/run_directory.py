@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from vestige._runtime import file_locks
-from vestige._runtime.file_descriptors import OPEN_FLAGS, LostError, OwnFile
+from vestige._runtime.long_lived_files import OPEN_FLAGS, LostError, OwnFile
 from vestige._runtime.syscalls import make_folder, system
 from vestige.agentdbg.settings import warn_once
 from vestige.formats.agentdbg.file_structs import EVENTS_FILE, RUN_FILE

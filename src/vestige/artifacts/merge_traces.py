@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from vestige._runtime.file_descriptors import OwnFile
 from vestige._runtime.file_locks import try_lock
+from vestige._runtime.long_lived_files import OwnFile
 from vestige.artifacts.suite_trace_writer import TRACE_VERSION
 from vestige.formats.artifacts import constants
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent

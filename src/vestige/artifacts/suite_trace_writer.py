@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 
 from vestige._runtime.clock import Clock
-from vestige._runtime.file_descriptors import OPEN_FLAGS, LostError, OwnFile
 from vestige._runtime.file_locks import try_lock
+from vestige._runtime.long_lived_files import OPEN_FLAGS, LostError, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.formats.artifacts.file_structs import Counts, TraceEvent
 from vestige.record.line_template import GAP, NUMBER, line_template

@@ -83,7 +83,7 @@ ALIASES: Final = {
     "unpin": "vestige.cli.manage.pin:unpin",
     "prune": "vestige.cli.manage.prune:prune",
     "debug": "vestige.cli.view.debug:debug",
-    "artifacts": "vestige.cli.manage.artifacts:artifacts",
+    "artifacts": "vestige.cli.manage.merge_artifacts:artifacts",
     "repro": "vestige.cli.diagnose.repro:repro",
     "serve": "vestige.cli.serve.serve:serve",
     "keys": "vestige.cli.serve.keys:keys",

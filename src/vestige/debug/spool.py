@@ -28,7 +28,7 @@ from typing import Final
 
 from vestige._runtime import file_locks
 from vestige._runtime.clock import Clock
-from vestige._runtime.file_descriptors import OwnFile
+from vestige._runtime.long_lived_files import OwnFile
 from vestige.errors import UsageError
 from vestige.home import Home, get_home
 from vestige.journal.reader import read_lines

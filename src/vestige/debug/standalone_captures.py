@@ -34,7 +34,7 @@ from vestige.formats.wink.archive.member_names import safe_path
 from vestige.formats.wink.jsonl_entries import parse_snapshot
 from vestige.limits import BODY_CHUNK
 from vestige.process_writer import make_redactor
-from vestige.record import sanitize
+from vestige.record import repair_record
 from vestige.record.body_encoding import decode_chunks
 from vestige.record.coercion import clean_text, safe_str
 from vestige.record.redaction.redactor import Redactor
@@ -78,7 +78,7 @@ def collect_all_logs(
             name: str, level: str, message: str, time_ns: int, more: dict[str, Any], body: Any
         ) -> bool:
             record = Log(1, "", 0, time_ns, "", name, level, message, None, more, body)
-            record = redactor.record(sanitize.clean_record(record))  # type: ignore[assignment]
+            record = redactor.record(repair_record.clean_record(record))  # type: ignore[assignment]
             line = render_entry(record, record.body)
             file.write(line.encode() + b"\n")
             return True

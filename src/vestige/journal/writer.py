@@ -4,7 +4,7 @@ A line survives `kill -9` once `write` has returned, because the kernel has the 
 orders the writes of several threads without a lock.
 
 Before each write the descriptor is compared with the file that we opened: a program that closes
-descriptors in bulk may have reused the number for its own file (_runtime/file_descriptors.py).
+descriptors in bulk may have reused the number for its own file (_runtime/long_lived_files.py).
 Then the journal continues in a new file at once.
 
 Rotation points the same file descriptor at the next file (`dup2`), so a thread that is about to
@@ -31,7 +31,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from vestige._runtime import file_locks
-from vestige._runtime.file_descriptors import OPEN_FLAGS, OwnFile
+from vestige._runtime.long_lived_files import OPEN_FLAGS, OwnFile
 from vestige._runtime.syscalls import system
 from vestige.home import Home
 from vestige.journal.backlog import Backlog, Loss

@@ -228,7 +228,7 @@ class Debugger:
         from vestige.query.ids.lineage import find_lineage
         from vestige.query.search.last_good_run import find_last_good
         from vestige.query.stats.costs import run_costs
-        from vestige.query.trajectory.run_ends import read_ends
+        from vestige.query.trajectory.first_and_last_steps import read_first_and_last_steps
         from vestige.query.views.overview import OverviewAnswer
 
         target = self.resolve(id, "run")
@@ -244,7 +244,7 @@ class Debugger:
         found_as = "" if direct else target.how
         cost = run_costs(self.store, [run.info.id]).get(run.info.id)
         notes = self.store.notes(run.info.id)
-        ends = opened.once(read_ends)
+        ends = opened.once(read_first_and_last_steps)
         last_good = find_last_good(self.store, opened, self._open_run)
         answer = OverviewAnswer(run, ends, report, last_good, surfaces, cost, found_as, notes)
         answer.ids, answer.unread = ids, self.unread
@@ -350,7 +350,7 @@ class Debugger:
         return self._placed(CheckAnswer(opened.run, report, after, verbose, causes, ids))
 
     def _add_violations(self, opened: Evidence, report: CheckReport, policy: Policy) -> CheckReport:
-        from vestige.query.policy.activity import read_activity
+        from vestige.query.policy.run_activity import read_activity
         from vestige.query.policy.violations import find_violations, to_findings
 
         ended = opened.run.info.outcome != "running"

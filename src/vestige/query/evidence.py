@@ -41,7 +41,7 @@ class Evidence:
     ) -> None:
         self.run = run
         self.full = self
-        """The evidence that this is a part of, or itself (query/failures/suite_cases.py)."""
+        """The evidence of the full run. A part of it covers one recorded test case."""
         self.case: str | None = None
         """The test case that this part covers."""
         self.first_step = 1

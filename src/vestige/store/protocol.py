@@ -24,7 +24,7 @@ from vestige.store.interface.ingest import (
     WriterInfo,
     WriterReader,
 )
-from vestige.store.interface.notes import CheckResult, NoteStore, NoteSummary
+from vestige.store.interface.notes_and_findings import CheckResult, NoteStore, NoteSummary
 from vestige.store.interface.retention import (
     DEFAULT_RETENTION,
     PruneResult,
@@ -35,8 +35,8 @@ from vestige.store.interface.retention import (
 from vestige.store.interface.runs import (
     ConversationInfo,
     Op,
-    RunEnds,
     RunFilter,
+    RunInputsOutputs,
     RunPage,
     RunReader,
     RunSort,
@@ -152,8 +152,8 @@ __all__ = [
     "RetentionPolicy",
     "RetentionStore",
     "RootlessTrace",
-    "RunEnds",
     "RunFilter",
+    "RunInputsOutputs",
     "RunPage",
     "RunReader",
     "RunSort",

@@ -9,7 +9,6 @@ from vestige._runtime.import_hooks import lazy_exports
 if TYPE_CHECKING:
     from vestige.transfer.export import export_run, load_run_to_write, read_hash_key
     from vestige.transfer.import_runs import ImportResult, check_source, import_path, recover_source
-    from vestige.transfer.notes import add_note
     from vestige.transfer.open_any_path import (
         is_source,
         open_ids,
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
         open_tenant,
         split_source,
     )
+    from vestige.transfer.write_note import add_note
 
 __all__ = [
     "ImportResult",
@@ -39,7 +39,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "ImportResult": "vestige.transfer.import_runs",
-        "add_note": "vestige.transfer.notes",
+        "add_note": "vestige.transfer.write_note",
         "check_source": "vestige.transfer.import_runs",
         "export_run": "vestige.transfer.export",
         "read_hash_key": "vestige.transfer.export",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vestige.query.gate.measurement import Measurement
 from vestige.query.gate.verdict import find_reasons
-from vestige.query.groups.signature import Signature
+from vestige.query.groups.failure_signature import Signature
 
 
 def make(**changes: Any) -> Measurement:

@@ -15,7 +15,7 @@ import vestige
 from vestige import Recorder
 from vestige.cli.main import cli
 from vestige.home import Home
-from vestige.query.groups.signature import normalize
+from vestige.query.groups.failure_signature import normalize
 
 CAUSES = ("rate", "order", "file", "amount", "payment", "loop")
 

@@ -140,7 +140,7 @@ def test_ids_of_another_tenant_give_nothing(other: Store, address: str) -> None:
     bodies = [span.input.id for span in run.spans if span.input is not None]
 
     assert dict(other.read_bodies([each for each in bodies if each])) == {}
-    assert other.read_run_ends([run.info.id]) == {}
+    assert other.read_run_inputs_outputs([run.info.id]) == {}
     assert list(other.read_span_facts([run.info.id], 10)) == []
     assert other.sum_model_calls([run.info.id]) == [] and other.sum_body_bytes(run.info.id) == 0
     assert other.count_tool_calls([run.info.id]) == {}

@@ -89,7 +89,7 @@ def test_runs_to_compare_with_are_found(runs: Store) -> None:
 
 
 def test_the_ends_of_runs_name_their_first_request_and_last_response(runs: Store) -> None:
-    ends = runs.read_run_ends([run_id_of(1), run_id_of(9)])
+    ends = runs.read_run_inputs_outputs([run_id_of(1), run_id_of(9)])
     calls = [span for span in runs.load_run(run_id_of(1)).spans if span.type == "llm"]
 
     assert set(ends) == {run_id_of(1)}

@@ -95,8 +95,8 @@ def gate(
     spread of the baseline allows, or a broken policy. On GitHub, reasons are annotations of the
     step.
     """
+    from vestige.query.gate.baseline import write_baseline
     from vestige.query.gate.gate_answer import GateAnswer
-    from vestige.query.gate.measurement import write_baseline
     from vestige.query.gate.verdict import find_reasons, find_unknown_code
 
     if bool(command) == bool(runs):
@@ -164,7 +164,7 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 
 def _read_baseline(home: Home, text: str) -> list[Measurement]:
-    from vestige.query.gate.measurement import read_baseline
+    from vestige.query.gate.baseline import read_baseline
     from vestige.transfer import is_source
 
     path = Path(text)

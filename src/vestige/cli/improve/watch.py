@@ -14,7 +14,7 @@ from vestige.errors import UsageError, VestigeError
 if TYPE_CHECKING:
     from vestige.query.debugger import Debugger
     from vestige.query.policy.policy import Policy
-    from vestige.query.watch.watcher import Breach, WatchRules
+    from vestige.query.watch.rule_breaches import Breach, WatchRules
     from vestige.record.run import RunInfo
 
 TICK_S = 0.1
@@ -61,8 +61,8 @@ def watch(
 
     VESTIGE_WEBHOOK_SECRET is the key of the signature in the header X-Vestige-Signature.
     """
-    from vestige.cli.improve.webhook import validate_url
-    from vestige.query.watch.watcher import WatchRules
+    from vestige.cli.webhook import validate_url
+    from vestige.query.watch.rule_breaches import WatchRules
 
     rules = WatchRules(max_cost, loop, silence, policy)
     if not rules:
@@ -117,13 +117,13 @@ class _Watch:
 
     def wait_for_reports(self) -> None:
         """Wait until the reports are sent, at most as long as one may take."""
-        from vestige.cli.improve.webhook import TIMEOUT_S
+        from vestige.cli.webhook import TIMEOUT_S
 
         for report in self._reports:
             report.join(TIMEOUT_S)
 
     def _report(self, run: RunInfo, breach: Breach, action: str) -> None:
-        from vestige.cli.improve.webhook import send_webhook
+        from vestige.cli.webhook import send_webhook
         from vestige.record.redaction.output_redaction import redact_values
 
         event = {
@@ -176,7 +176,7 @@ def _watch(watch: _Watch, id: str | None) -> int:
     from vestige._runtime import clock
     from vestige.cli.print_answer import open_debugger
     from vestige.collector.loop import catch_up
-    from vestige.query.watch.watcher import Watcher
+    from vestige.query.watch.rule_breaches import Watcher
     from vestige.store.protocol import RunFilter
 
     with open_debugger(watch.home) as (debugger, _):

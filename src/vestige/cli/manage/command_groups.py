@@ -33,7 +33,7 @@ SERVER: Final = {
 
 BUNDLE: Final = {
     "show": "vestige.cli.view.debug:debug",
-    "merge": "vestige.cli.manage.artifacts:merge",
+    "merge": "vestige.cli.manage.merge_artifacts:merge",
     "repro": "vestige.cli.diagnose.repro:repro",
 }
 

@@ -91,7 +91,7 @@ def import_runs(
     if discover:
         if paths or format:
             raise UsageError("--discover: cannot be combined with PATH or --format.")
-        from vestige.cli.manage.discover import discover_and_import
+        from vestige.cli.manage.import_discovered_sessions import discover_and_import
 
         sys.exit(discover_and_import(home, yes=yes))
     if not paths:

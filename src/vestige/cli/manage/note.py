@@ -42,7 +42,7 @@ def note(
     from vestige.errors import UsageError
     from vestige.query.views.notes import note_data
     from vestige.transfer import add_note, is_source, open_path
-    from vestige.transfer.notes import find_author
+    from vestige.transfer.write_note import find_author
 
     if is_source(id):
         raise UsageError(f"{id}: files are read-only. Import it first: `vestige import`.")

@@ -17,7 +17,7 @@ from vestige.limits import END_LINE_S
 
 if TYPE_CHECKING:
     from vestige.collector.stop_reason import StopReason
-    from vestige.query.watch.watcher import WatchRules
+    from vestige.query.watch.rule_breaches import WatchRules
 
 
 @click.command(
@@ -94,7 +94,7 @@ def _read_rules(max_cost: float | None, policy: Path | None) -> WatchRules | Non
     from vestige.errors import VestigeError
     from vestige.providers.prices import load_table
     from vestige.query.policy.policy import read_policy
-    from vestige.query.watch.watcher import WatchRules
+    from vestige.query.watch.rule_breaches import WatchRules
 
     try:
         rules = None if policy is None else read_policy(policy)
@@ -110,7 +110,7 @@ def _find_reason(home: Home, rules: WatchRules, run_id: str) -> StopReason | Non
     """Return which rule the command of a run broke, or None."""
     from vestige._runtime import clock
     from vestige.collector.stop_reason import StopReason
-    from vestige.query.watch.watcher import Watcher
+    from vestige.query.watch.rule_breaches import Watcher
     from vestige.settings import find_store
     from vestige.store.open import open_store
 
@@ -132,7 +132,7 @@ def _print_summary(home: Home, run_id: str, ok: bool) -> None:
 def _end_line(home: Home, run_id: str, ok: bool) -> str:
     """Return the summary from the store, or a short one if the store takes too long."""
     from vestige._runtime import clock
-    from vestige.query.views.run_summary_line import next_command
+    from vestige.query.views.run_command_summary import next_command
 
     at = "" if is_default(home) else f"--home {shlex.quote(str(home.root))}"
     deadline = clock.monotonic() + END_LINE_S
@@ -146,7 +146,7 @@ def _end_line(home: Home, run_id: str, ok: bool) -> str:
 
 def _read_end_line(home: Home, run_id: str, at: str) -> str | None:
     from vestige.errors import VestigeError
-    from vestige.query.views.run_summary_line import end_line
+    from vestige.query.views.run_command_summary import end_line
     from vestige.settings import find_store
     from vestige.store.open import open_store
 

@@ -89,7 +89,7 @@ def serve(
     Without access keys (`vestige keys`), only this machine is served, and the printed URL contains
     the token. With keys, every client needs one. Journals are imported continuously.
     """
-    from vestige.server.access_log import Log
+    from vestige.server.stderr_json_log import Log
     from vestige.settings import find_segments
 
     if address is not None:

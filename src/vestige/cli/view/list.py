@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from vestige.cli.manage.discover import offer_import
+from vestige.cli.manage.import_discovered_sessions import offer_import
 from vestige.cli.options import DURATION, Examples, Home
 from vestige.cli.print_answer import answer_options, open_debugger, print_answer
 from vestige.limits import LIST_MAX

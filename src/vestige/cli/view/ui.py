@@ -56,7 +56,7 @@ def ui(
     stay valid. If the viewer of this data directory is already running, it is opened.
     """
     if id is None:
-        from vestige.cli.manage.discover import offer_import
+        from vestige.cli.manage.import_discovered_sessions import offer_import
 
         offer_import(home)
     open_viewer(home, id, port=port, browser=not no_browser, otlp=otlp)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, Final, NamedTuple, cast
 
-from vestige.emit.hooks.print_suppression import suppress_prints
+from vestige.emit.hooks.skip_recorded_prints import suppress_prints
 
 Receive = Callable[[logging.Logger, logging.LogRecord], None]
 """Gets each record, in the thread that logs. Must not raise."""

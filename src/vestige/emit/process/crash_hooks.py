@@ -19,9 +19,9 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from vestige._runtime.file_descriptors import OPEN_FLAGS, OwnFile
+from vestige._runtime.long_lived_files import OPEN_FLAGS, OwnFile
 from vestige._runtime.syscalls import system
-from vestige.emit.hooks.print_suppression import suppress_prints
+from vestige.emit.hooks.skip_recorded_prints import suppress_prints
 
 if TYPE_CHECKING:
     from pathlib import Path

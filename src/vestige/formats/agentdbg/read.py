@@ -42,7 +42,7 @@ from vestige.formats.agentdbg.parse_event import (
     parse_loosely,
 )
 from vestige.formats.agentdbg.read_v02 import events_of
-from vestige.formats.agentdbg.sidecar import find_sidecar, read_sidecar
+from vestige.formats.agentdbg.sidecar_records import find_sidecar, read_sidecar
 from vestige.formats.agentdbg.to_records import EventReader, RunFacts
 from vestige.formats.line_reader import LineReader, TooLong, open_file
 from vestige.formats.protocol import (

@@ -2,7 +2,7 @@
 
 <target>/<run id>/run.json          as AgentDbg writes it when a run has ended
                   events.jsonl      the events (formats/agentdbg/from_records.py)
-                  vestige.ndjson    the records: steps, logs, exact bodies (sidecar.py)
+                  vestige.ndjson    the records: steps, logs, exact bodies (sidecar_records.py)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vestige.formats.agentdbg.file_structs import (
     render_run,
 )
 from vestige.formats.agentdbg.from_records import Mapper
-from vestige.formats.agentdbg.sidecar import render_footer, render_record
+from vestige.formats.agentdbg.sidecar_records import render_footer, render_record
 from vestige.formats.protocol import RunToWrite, derived_writer
 from vestige.formats.run_to_records import run_to_records
 from vestige.record.run_id import file_name_of

@@ -4,8 +4,8 @@ A bundle is `<root>/<suite>/<timestamp>/` with a `bundle.json` that lists every 
 A suite becomes a run, a case a span of type `test`. The files of a killed suite are read as an
 interrupted run.
 
-Elsewhere: the rules in rules.py; the layout in formats/artifacts/constants.py; the typed files in
-formats/artifacts/file_structs.py.
+Elsewhere: the rules in validation_rules.py; the layout in constants.py; the typed files in
+file_structs.py.
 """
 
 from __future__ import annotations

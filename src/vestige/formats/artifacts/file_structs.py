@@ -22,7 +22,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 _RULE = "x-rule"
-"""Which rule of rules.py a value breaks that does not fit its pattern, bound or constant."""
+"""The rule (validation_rules.py) that a value breaks if it does not fit its pattern or bound."""
 
 Natural = Annotated[int, Meta(ge=0, extra_json_schema={_RULE: "number-negative"})]
 Sha256 = Annotated[

@@ -5,7 +5,7 @@
 `bundle.json` is read first; then each file is met once: compared with its entry, hashed while it
 streams by, and parsed where it ought to be JSON and is small enough.
 
-Elsewhere: the rules in rules.py; where bundles are in a path in formats/artifacts/detect.py.
+Elsewhere: the rules are in validation_rules.py, and detect.py finds the bundles of a path.
 """
 
 from __future__ import annotations

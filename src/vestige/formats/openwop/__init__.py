@@ -6,7 +6,7 @@ formats/openwop/assemble.py           one bundle within the size limit
 formats/openwop/redaction_modes.py    redaction modes
 formats/openwop/host_redaction.py       remove details of the machine
 formats/openwop/to_records.py         a bundle as a run
-formats/openwop/validate.py           all problems of a bundle, by the rules of rules.py
+formats/openwop/validate.py           all problems of a bundle, by the rules of validation_rules.py
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from vestige._version import __version__
-from vestige.formats.openwop.constants import BUNDLE_VERSION, EVENTS_CUT, render_time
+from vestige.formats.openwop.constants import BUNDLE_VERSION, EVENTS_CUT
 from vestige.formats.openwop.from_records import Story
 from vestige.formats.openwop.redaction_modes import encode
+from vestige.formats.openwop.times import render_time
 from vestige.limits import OPENWOP_PART_MAX
 
 HOST: Final = {"name": "vestige", "version": __version__, "vendor": "vestige"}

@@ -26,17 +26,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from vestige.formats.openwop import cost_metrics, note_mapping
-from vestige.formats.openwop.constants import (
-    FORMAT,
-    NODE_ID,
-    PROTOCOL_VERSION,
-    Mode,
-    render_time,
-    status_of,
-)
+from vestige.formats.openwop.constants import FORMAT, NODE_ID, PROTOCOL_VERSION, Mode, status_of
 from vestige.formats.openwop.event_payloads import EventPayloads, error_from, public
 from vestige.formats.openwop.host_redaction import HostDetails
 from vestige.formats.openwop.redaction_modes import Privacy
+from vestige.formats.openwop.times import render_time
 from vestige.formats.protocol import RunToWrite, derived_span_id
 from vestige.formats.run_to_records import get_end_ns, order_moments
 from vestige.limits import NAME_MAX, OPENWOP_BUNDLE_MAX, OPENWOP_PART_MAX

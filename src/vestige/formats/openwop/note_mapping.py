@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from vestige.formats.openwop.constants import render_time
+from vestige.formats.openwop.times import render_time
 from vestige.record.note import Note
 
 SIGNALS: Final = ("rating", "correction", "label", "flag")

@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from vestige.formats.openwop.constants import ENDED, FORMAT, TERMINAL, parse_time_ns
+from vestige.formats.openwop.constants import ENDED, FORMAT, TERMINAL
 from vestige.formats.openwop.note_mapping import render_text
 from vestige.formats.openwop.read import Object, list_of, load_bundle, object_of, text_of
 from vestige.formats.openwop.redaction_modes import encode
+from vestige.formats.openwop.times import parse_time_ns
 from vestige.formats.protocol import (
     Problem,
     Source,

@@ -1,4 +1,4 @@
-"""Validate a bundle by the rules of rules.py, and report every problem."""
+"""Validate a bundle by the rules of validation_rules.py, and report every problem."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vestige.formats.openwop.constants import ENDED, MODES, REDACTED, TERMINAL
 from vestige.formats.openwop.host_redaction import HostDetails
 from vestige.formats.openwop.read import Object, list_of, load, object_of
 from vestige.formats.openwop.redaction_modes import decode, encode, mask_values
-from vestige.formats.openwop.rules import RULES
+from vestige.formats.openwop.validation_rules import RULES
 from vestige.formats.openwop.value_types import Holds, or_null
 from vestige.formats.protocol import Problem
 from vestige.limits import OPENWOP_BUNDLE_MAX, PROBLEMS_MAX

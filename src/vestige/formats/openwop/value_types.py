@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from vestige.formats.openwop.constants import parse_time
 from vestige.formats.openwop.note_mapping import SIGNALS
+from vestige.formats.openwop.times import parse_time
 
 Holds = Callable[[Any], bool]
 _VENDOR: Final = re.compile(

@@ -8,7 +8,7 @@ Mapping:           to_records.py, log_records.py, vestige_spans.py (spans that V
                    root_span.py (the span that is the run), span_types.py (types and names),
                    span_content.py and chat_messages.py (inputs and outputs), claude_spans.py
                    (Claude Code's names and log events)
-Writing:           write.py, genai_attributes.py
+Writing:           write.py, exported_genai_attributes.py
 Validation:        validate.py
 """
 

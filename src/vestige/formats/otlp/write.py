@@ -18,7 +18,7 @@ from vestige.errors import UsageError
 from vestige.formats.atomic_file import create_file, resolve_target
 from vestige.formats.otlp.any_value import Object, parse_hex_id
 from vestige.formats.otlp.constants import ADDED, END_SEQ, FORMAT, SEQ, TRACE_ID, Keys, own_run_id
-from vestige.formats.otlp.genai_attributes import to_genai_attributes
+from vestige.formats.otlp.exported_genai_attributes import to_genai_attributes
 from vestige.formats.protocol import RunToWrite, derived_span_id, derived_uuid
 from vestige.formats.run_to_records import get_end_ns, get_original_bytes, order_moments
 from vestige.limits import OTLP_LINE_BYTES, OTLP_LINE_SPANS

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from vestige.emit.replayed_tools import ReplayedResult, restore_text
+from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.span_tracker import SpanTracker
-from vestige.integrations.frameworks.values import to_plain
 from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
 
 _tracker = SpanTracker("ag2")

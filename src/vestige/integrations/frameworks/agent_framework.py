@@ -13,8 +13,8 @@ from typing import Any
 
 from vestige.integrations.failure_counts import guarded
 from vestige.integrations.frameworks import opentelemetry
+from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.span_tracker import SpanTracker
-from vestige.integrations.frameworks.values import to_plain
 from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
 
 _tracker = SpanTracker("agent_framework")

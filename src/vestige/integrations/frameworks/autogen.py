@@ -15,8 +15,8 @@ from vestige.emit.generator_spans import Opened, recorded_async_generator
 from vestige.emit.replayed_tools import restore_text
 from vestige.integrations.failure_counts import guarded
 from vestige.integrations.frameworks import opentelemetry
+from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.span_tracker import SpanTracker
-from vestige.integrations.frameworks.values import to_plain
 from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
 
 _tracker = SpanTracker("autogen")

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from vestige.integrations.failure_counts import guarded
+from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.span_tracker import SpanTracker
-from vestige.integrations.frameworks.values import to_plain
 
 _KINDS = {
     "crew_kickoff": "step",

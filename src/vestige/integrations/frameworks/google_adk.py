@@ -12,8 +12,8 @@ from typing import Any
 from vestige.emit.replayed_tools import find_result, restore_value
 from vestige.integrations.failure_counts import guarded
 from vestige.integrations.frameworks import opentelemetry
+from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.tool_replay import is_replaying
-from vestige.integrations.frameworks.values import to_plain
 
 
 def install(module: ModuleType) -> None:

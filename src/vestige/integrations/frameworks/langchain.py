@@ -15,9 +15,9 @@ from typing import Any
 from vestige._runtime.import_hooks import when_imported
 from vestige.emit.replayed_tools import STATE_RESULT, ReplayedResult, restore_text
 from vestige.integrations.failure_counts import guarded
+from vestige.integrations.frameworks.convert_values import find_text, to_plain
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.tool_replay import is_replaying, replay_method
-from vestige.integrations.frameworks.values import find_text, to_plain
 
 _PLUMBING = ("Runnable", "ChannelWrite", "ChannelRead", "ChatPromptTemplate", "PromptTemplate")
 """Names of the runs that only connect others."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from vestige.emit import context
 from vestige.emit.replayed_tools import ReplayedResult
+from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.span_tracker import SpanTracker
-from vestige.integrations.frameworks.values import to_plain
 from vestige.integrations.frameworks.wrapping import Call, Outcome, record_calls
 
 _tracker = SpanTracker("mcp")

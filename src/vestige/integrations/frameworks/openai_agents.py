@@ -11,9 +11,9 @@ from typing import Any
 from vestige.emit import context
 from vestige.emit.replayed_tools import find_result, restore_text
 from vestige.integrations.failure_counts import guarded
+from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.tool_replay import is_replaying
-from vestige.integrations.frameworks.values import to_plain
 
 _TYPES = {
     "agent": "agent",

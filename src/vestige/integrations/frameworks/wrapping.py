@@ -23,9 +23,9 @@ from vestige.emit.replayed_tools import (
 )
 from vestige.emit.span import Span
 from vestige.integrations.failure_counts import record_fault
+from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.span_tracker import SpanTracker
 from vestige.integrations.frameworks.tool_replay import is_replaying
-from vestige.integrations.frameworks.values import to_plain
 
 
 class Call(NamedTuple):

@@ -24,11 +24,11 @@ from importlib import import_module
 from typing import Any
 
 from vestige.query.evidence import Evidence
-from vestige.query.failures.suite_cases import split_by_case
+from vestige.query.failures.recorded_test_cases import split_by_case
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (
-    "vestige.query.checks.process.failed_suite_tests",
+    "vestige.query.checks.process.failed_recorded_tests",
     "vestige.query.checks.process.crash",
     "vestige.query.checks.model.failed_calls",
     "vestige.query.checks.process.reported_errors",

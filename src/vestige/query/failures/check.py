@@ -18,7 +18,7 @@ from vestige.query import checks, formatting
 from vestige.query.checks.applicability import find_inapplicable
 from vestige.query.checks.process.stop_reason import STOPPED_KIND
 from vestige.query.evidence import Evidence
-from vestige.query.failures.common_findings import lower_common_findings
+from vestige.query.failures.findings_of_successful_runs import lower_common_findings
 from vestige.query.failures.ranking import severity_key
 from vestige.query.stats.user_prices import load_user_prices
 from vestige.query.text_layout import CommandAnswer, fit, show_recorded_ids
@@ -37,7 +37,7 @@ RELATED_SPANS_MAX = 5_000
 """Other runs that a check reads, and spans of each."""
 
 CASE = "failed-case"
-"""The check that reports failed test cases (query/checks/process/failed_suite_tests.py)."""
+"""The check that reports failed test cases (query/checks/process/failed_recorded_tests.py)."""
 
 SaveResults = Callable[[RunInfo, Sequence[CheckResult]], None]
 """Store the check results of a finished run, if possible."""

@@ -1,32 +1,22 @@
-"""The measurement of one execution of a program, and a baseline of several.
-
-An execution is a run and the runs that its process opened. Baselines are stored as JSON, so that
-a repository can contain one.
-"""
+"""The measurement of one execution of a program: a run, and the runs that its process opened."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from vestige.errors import UnreadableError
 from vestige.query.evidence import Evidence
 from vestige.query.failures.check import find_chains
 from vestige.query.failures.top_findings import Examine
 from vestige.query.groups.failure_groups import find_failure
-from vestige.query.groups.signature import Signature, find_signature
-from vestige.query.policy.activity import read_activity
+from vestige.query.groups.failure_signature import Signature, find_signature
 from vestige.query.policy.policy import Policy
+from vestige.query.policy.run_activity import read_activity
 from vestige.query.policy.violations import find_violations
 from vestige.record.run import Run
 from vestige.store.protocol import RunFilter, Store
-
-VERSION: Final = 1
-FILE_MAX: Final = 64 * 1024 * 1024
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,13 +37,6 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     violations: list[tuple[str, str]] = []
     """Broken rules of the policy, with their messages."""
     exit_code: int = 0
-
-
-class Baseline(msgspec.Struct, frozen=True):
-    """Executions of a version that is known to be good."""
-
-    version: int
-    runs: list[Measurement]
 
 
 def measure(
@@ -112,30 +95,3 @@ def _find_failures(run: Run, examine: Examine) -> Iterator[Signature]:
     for chain in find_chains(run, examine(run).findings):
         if chain[0].severity != "hint":
             yield find_signature(run, chain[0])
-
-
-def read_baseline(path: Path) -> Baseline:
-    """Read a baseline that `write_baseline` wrote."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_MAX + 1)
-    except OSError as error:
-        raise UnreadableError(f"{path}: cannot be read ({error.strerror}).") from None
-    try:
-        baseline = msgspec.json.decode(data, type=Baseline)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise UnreadableError(
-            f"{path}: not a baseline ({error}). Write one: `vestige gate --save {path} -- COMMAND`."
-        ) from None
-    if baseline.version != VERSION or not baseline.runs:
-        raise UnreadableError(
-            f"{path}: version {baseline.version} with {len(baseline.runs)} runs (expected version"
-            f" {VERSION} with at least one). Write it again with `vestige gate --save`."
-        )
-    return baseline
-
-
-def write_baseline(path: Path, runs: Sequence[Measurement]) -> None:
-    """Write a baseline, readable and stable in a diff."""
-    encoded = msgspec.json.encode(Baseline(VERSION, list(runs)), order="sorted")
-    path.write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")

@@ -2,9 +2,9 @@
 
     grouped = group_failures(store, runs, examine)
 
-A run belongs to the group of its signature (signature.py). Groups whose error texts differ in a
-few words only are merged. A run counts as failed if it did not end well, or if its leading finding
-is an error or a warning.
+A run belongs to the group of its signature (failure_signature.py). Groups whose error texts differ
+in a few words only are merged. A run counts as failed if it did not end well, or if its leading
+finding is an error or a warning.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from vestige.errors import VestigeError
 from vestige.query.diff.compare_groups import Separation, find_separations, read_run_facts
 from vestige.query.failures.check import find_chains, find_main
 from vestige.query.failures.top_findings import Examine
-from vestige.query.groups.signature import Signature, find_signature
+from vestige.query.groups.failure_signature import Signature, find_signature
 from vestige.query.ids.lineage import is_replay
-from vestige.query.search.run_texts import read_run_texts
+from vestige.query.search.run_titles_and_results import read_run_texts
 from vestige.query.trajectory.task import is_same_task
 from vestige.record.finding import Finding
 from vestige.record.run import Run, RunInfo

@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from vestige.query import formatting
-from vestige.query.policy.activity import Activity, ToolCall
 from vestige.query.policy.policy import ArgumentRule, Names, Policy, ToolRules
+from vestige.query.policy.run_activity import Activity, ToolCall
 from vestige.record.finding import Finding
 from vestige.record.run import Run
 

@@ -16,7 +16,7 @@ import msgspec
 
 from vestige.errors import UsageError
 from vestige.query import formatting
-from vestige.query.search.run_texts import find_runs_named, read_run_texts
+from vestige.query.search.run_titles_and_results import find_runs_named, read_run_texts
 from vestige.query.text_layout import CommandAnswer, fit_page
 from vestige.record.redaction.output_redaction import redact_text
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store, Term

@@ -20,8 +20,8 @@ from vestige.query.failures.top_findings import Examine, find_top_findings
 from vestige.query.ids.lineage import Lineage, find_origins
 from vestige.query.search import run_order
 from vestige.query.search.grep import add_hits
-from vestige.query.search.run_texts import RunText, read_run_texts
-from vestige.query.search.run_totals import (
+from vestige.query.search.run_titles_and_results import RunText, read_run_texts
+from vestige.query.search.totals_of_matching_runs import (
     RunTotals,
     TotalsBucket,
     add_up_by_time,

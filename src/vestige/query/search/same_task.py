@@ -12,7 +12,7 @@ from vestige.query.evidence import Evidence
 from vestige.query.failures.top_findings import find_top_findings
 from vestige.query.ids.lineage import find_origins
 from vestige.query.search.run_list import ListAnswer
-from vestige.query.search.run_texts import TEXT_MAX, read_run_texts
+from vestige.query.search.run_titles_and_results import TEXT_MAX, read_run_texts
 from vestige.query.stats.costs import run_costs
 from vestige.query.trajectory.task import find_task_text, is_same_task
 from vestige.record.run import RunInfo

@@ -18,7 +18,7 @@ actions.py                    tool spans, code executions and sub-agents
 file_edits.py                 files that a tool call edited, as differences
 conversations.py              conversations of a process, separated by their messages
 run_parts.py                  parts of a very long run, each with its own trajectory
-run_ends.py                   the beginning and the end of a very long run, for its summary
+first_and_last_steps.py       the beginning and the end of a very long run, for its summary
 costs.py                      the costs of steps, on request
 headline.py                   one line for a step; the title and the final answer of a run
 task.py                       the task of a run, without its trajectory

@@ -16,14 +16,14 @@ from vestige.query.failures.check import (
     finding_data,
     render_finding,
 )
-from vestige.query.failures.suite_cases import render_failed_cases
+from vestige.query.failures.recorded_test_cases import render_failed_cases
 from vestige.query.ids.lineage import Lineage
 from vestige.query.shorten_text import fold_text
 from vestige.query.stats.costs import Cost, format_dollars
 from vestige.query.text_layout import CommandAnswer, cost, fit, show_recorded_ids, unread_line
 from vestige.query.trajectory import Step, Trajectory
+from vestige.query.trajectory.first_and_last_steps import FirstAndLastSteps
 from vestige.query.trajectory.headline import shorten_headline, step_result, step_title
-from vestige.query.trajectory.run_ends import RunEnds
 from vestige.query.views.lines.common_attributes import find_common
 from vestige.query.views.notes import note_data, note_lines
 from vestige.query.views.show import header, run_data, stamps
@@ -51,7 +51,7 @@ class OverviewAnswer(CommandAnswer):
     budget: ClassVar[int] = 1_600
 
     run: Run
-    ends: RunEnds
+    ends: FirstAndLastSteps
     report: CheckReport
     last_good: RunInfo | None
     """The latest successful run of the same task."""

@@ -13,7 +13,7 @@ import msgspec
 
 from vestige.limits import SHOW_LINES_MAX
 from vestige.query import formatting
-from vestige.query.failures.suite_cases import render_failed_cases
+from vestige.query.failures.recorded_test_cases import render_failed_cases
 from vestige.query.text_layout import CommandAnswer, cost, truncate_line
 from vestige.query.token_budget import count_tokens
 from vestige.query.views.lines.common_attributes import find_common, render_common

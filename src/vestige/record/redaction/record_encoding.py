@@ -29,7 +29,7 @@ def encode_redacted(
     try:
         line = encode((record,))
     except Exception:  # noqa: BLE001  # surrogates or foreign types: clean, then encode
-        from vestige.record.sanitize import clean_record
+        from vestige.record.repair_record import clean_record
 
         record = clean_record(record)
         line = encode((record,))
@@ -38,7 +38,7 @@ def encode_redacted(
         record = redactor.record(record)
         line = encode((record,))
     if len(line) > line_max:
-        from vestige.record.sanitize import shrink_record
+        from vestige.record.repair_record import shrink_record
 
         record = shrink_record(record)
         line = encode((record,))

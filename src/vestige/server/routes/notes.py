@@ -53,7 +53,7 @@ def routes(server: Server) -> list[BaseRoute]:
 
 def _add_note(server: Server, caller: Principal, body: bytes) -> dict[str, Any]:
     from vestige.transfer import add_note
-    from vestige.transfer.notes import find_author
+    from vestige.transfer.write_note import find_author
 
     try:
         new = msgspec.json.decode(body, type=NewNote)

@@ -40,8 +40,8 @@ from vestige.store.protocol import (
     QueryRows,
     RecordedSum,
     RootlessTrace,
-    RunEnds,
     RunFilter,
+    RunInputsOutputs,
     RunPage,
     SearchQuery,
     SearchResult,
@@ -288,8 +288,8 @@ class ClickHouseReader(StoreConnection):
     def find_previous_run(self, run_id: str) -> str | None:
         return spans.find_previous_run(self._client, self._view(), run_id)
 
-    def read_run_ends(self, run_ids: Sequence[str]) -> Mapping[str, RunEnds]:
-        return spans.read_run_ends(self._client, self._view(), run_ids)
+    def read_run_inputs_outputs(self, run_ids: Sequence[str]) -> Mapping[str, RunInputsOutputs]:
+        return spans.read_run_inputs_outputs(self._client, self._view(), run_ids)
 
     def find_partial_runs(self, run_ids: Sequence[str]) -> set[str]:
         return spans.find_partial_runs(self._client, self._view(), run_ids)

@@ -33,7 +33,7 @@ class Term(msgspec.Struct, frozen=True):
     """Of `words`: only the newest part of the store was searched."""
 
 
-class RunEnds(msgspec.Struct, frozen=True):
+class RunInputsOutputs(msgspec.Struct, frozen=True):
     """The bodies at the beginning and the end of a run; None if there is none."""
 
     input: BodyRef | None = None
@@ -145,7 +145,7 @@ class RunReader(Protocol):
     def find_partial_runs(self, run_ids: Sequence[str]) -> set[str]:
         """Return the runs whose root span marks them as incomplete."""
 
-    def read_run_ends(self, run_ids: Sequence[str]) -> Mapping[str, RunEnds]:
+    def read_run_inputs_outputs(self, run_ids: Sequence[str]) -> Mapping[str, RunInputsOutputs]:
         """Return where the inputs and outputs of runs are. Very long runs are left out."""
 
     def sum_body_bytes(self, run_id: str) -> int:

@@ -15,7 +15,7 @@ from vestige.errors import NotFoundError, UsageError
 from vestige.limits import NOTES_MAX
 from vestige.record.note import Note, masked
 from vestige.record.redaction.redactor import Redactor
-from vestige.store.interface.notes import NoteSummary
+from vestige.store.interface.notes_and_findings import NoteSummary
 
 _READ = """
 SELECT n.id, r.run_id, n.text, n.created_ns, n.span_id, n.event_id, n.author

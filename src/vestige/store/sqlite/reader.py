@@ -29,8 +29,8 @@ from vestige.store.protocol import (
     QueryRows,
     RecordedSum,
     RootlessTrace,
-    RunEnds,
     RunFilter,
+    RunInputsOutputs,
     RunPage,
     SearchQuery,
     SearchResult,
@@ -42,7 +42,8 @@ from vestige.store.protocol import (
     WriterInfo,
 )
 from vestige.store.sqlite import database_file, notes, tenant_views
-from vestige.store.sqlite.connection import SqliteConnection, convert_error, converts_errors
+from vestige.store.sqlite.connection import SqliteConnection
+from vestige.store.sqlite.convert_errors import convert_error, converts_errors
 from vestige.store.sqlite.ingest import external_spans, remote_writers
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 from vestige.store.sqlite.read import (
@@ -51,7 +52,7 @@ from vestige.store.sqlite.read import (
     findings,
     hourly_sums,
     outline_rows,
-    run_ends,
+    run_inputs_outputs,
     run_loader,
     search,
     span_lookup,
@@ -189,8 +190,8 @@ class SqliteReader(SqliteConnection):
     def find_previous_run(self, run_id: str) -> str | None:
         return comparison_candidates.find_previous_run(self._connection, run_id)
 
-    def read_run_ends(self, run_ids: Sequence[str]) -> Mapping[str, RunEnds]:
-        return run_ends.read_run_ends(self._connection, run_ids)
+    def read_run_inputs_outputs(self, run_ids: Sequence[str]) -> Mapping[str, RunInputsOutputs]:
+        return run_inputs_outputs.read_run_inputs_outputs(self._connection, run_ids)
 
     def find_partial_runs(self, run_ids: Sequence[str]) -> set[str]:
         return comparison_candidates.find_partial_runs(self._connection, run_ids)

@@ -16,7 +16,7 @@ import msgspec
 
 from vestige.store.protocol import PruneResult, RetentionPolicy
 from vestige.store.sqlite.bodies.body_store import Bodies
-from vestige.store.sqlite.ingest.rows import SAVE_HIGHEST_ID
+from vestige.store.sqlite.ingest.batch_rows import SAVE_HIGHEST_ID
 
 # A run counts as running only while the writer of its root span does: no other can end it.
 _RUNNING = """(outcome = 'running' AND EXISTS (

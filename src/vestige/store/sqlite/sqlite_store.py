@@ -22,7 +22,7 @@ from vestige.limits import LOG_PAGES
 from vestige.record.types import BodyInfo
 from vestige.store.interface.ingest import ReadSpill
 from vestige.store.sqlite import database_file, schema, tenant_views
-from vestige.store.sqlite.connection import convert_error
+from vestige.store.sqlite.convert_errors import convert_error
 from vestige.store.sqlite.reader import SqliteReader
 from vestige.store.sqlite.writer import SqliteWriter
 

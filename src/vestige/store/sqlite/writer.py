@@ -17,7 +17,8 @@ from vestige.record.tenant import DEFAULT_TENANT
 from vestige.record.types import AnyRecord, Log, SpanClose
 from vestige.store.protocol import CheckResult, Position, PruneResult, RetentionPolicy, WriterInfo
 from vestige.store.sqlite import database_file, notes, retention
-from vestige.store.sqlite.connection import SqliteConnection, convert_error, converts_errors
+from vestige.store.sqlite.connection import SqliteConnection
+from vestige.store.sqlite.convert_errors import convert_error, converts_errors
 from vestige.store.sqlite.ingest import remote_writers
 from vestige.store.sqlite.ingest.batch_ingest import Ingest
 from vestige.store.sqlite.read import findings

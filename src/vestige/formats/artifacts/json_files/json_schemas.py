@@ -4,8 +4,9 @@ formats/artifacts/json_files/schema_check.py.
     schema_of(Summary)             as it is published in schemas/artifacts/summary.schema.json
     bundle_schema()                `bundle.json`: with the references that it must have
 
-`x-rule` names the rule of rules.py that a value breaks; other validators ignore it. Rules that a
-schema cannot express (hashes of files, equal suites) are in formats/artifacts/validate.py.
+`x-rule` names the rule of validation_rules.py that a value breaks; other validators ignore it.
+Rules that a schema cannot express (hashes of files, equal suites) are in
+formats/artifacts/validate.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ An exception that was caught and logged does not appear in any status, so the ru
 model call raised it, the call is the cause.
 
 Elsewhere: query/checks/process/crash.py reports the exception that ended the run or its process,
-query/checks/process/failed_suite_tests.py the assertion that failed a test.
+query/checks/process/failed_recorded_tests.py the assertion that failed a test.
 """
 
 from __future__ import annotations

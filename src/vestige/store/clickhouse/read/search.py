@@ -22,7 +22,7 @@ from vestige.store.clickhouse.read.bodies import read_bodies
 from vestige.store.clickhouse.read.spans import SPAN_REF, to_span_ref
 from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, SpanRef
-from vestige.store.search_steps import collect_hits
+from vestige.store.text_search import collect_hits
 
 AROUND: Final = 60
 MATCH_MAX: Final = 80

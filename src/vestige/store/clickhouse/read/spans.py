@@ -13,7 +13,7 @@ from vestige.record.types import OWN_COMPONENT
 from vestige.store.clickhouse.client import Client
 from vestige.store.clickhouse.read.run_list import find_rows
 from vestige.store.clickhouse.read_snapshot import View
-from vestige.store.protocol import RunEnds, SpanFacts, SpanRef
+from vestige.store.protocol import RunInputsOutputs, SpanFacts, SpanRef
 
 PREFIX_MIN: Final = 4
 """Shorter prefixes of span ids match too many spans."""
@@ -244,7 +244,9 @@ def find_partial_runs(client: Client, view: View, run_ids: Sequence[str]) -> set
     return {names[row[0]] for row in rows}
 
 
-def read_run_ends(client: Client, view: View, run_ids: Sequence[str]) -> dict[str, RunEnds]:
+def read_run_inputs_outputs(
+    client: Client, view: View, run_ids: Sequence[str]
+) -> dict[str, RunInputsOutputs]:
     """Return the bodies at both ends of each run."""
     known = find_rows(client, view, run_ids)
     runs = view.current("runs", "id IN {rows:Array(Int64)}")
@@ -261,7 +263,7 @@ def read_run_ends(client: Client, view: View, run_ids: Sequence[str]) -> dict[st
         **view.parameters(),
         rows=[row for row, _, _ in known.values()],
     )
-    return {row[0]: RunEnds(*(_to_ref(pair) for pair in row[2:])) for row in rows}
+    return {row[0]: RunInputsOutputs(*(_to_ref(pair) for pair in row[2:])) for row in rows}
 
 
 _HAS_INPUT: Final = "s.type = '{}' AND s.input_body IS NOT NULL"

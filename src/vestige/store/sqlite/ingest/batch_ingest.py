@@ -39,11 +39,7 @@ from vestige.store.interface.ingest import ReadSpill
 from vestige.store.interface.stats import to_count
 from vestige.store.sqlite.bodies.body_store import Bodies
 from vestige.store.sqlite.ingest import join_call_bodies, withdraw_crash_stamps
-from vestige.store.sqlite.ingest.external_spans import ExternalSpanMerger
-from vestige.store.sqlite.ingest.nested_call_tokens import NestedCalls
-from vestige.store.sqlite.ingest.rollups import Rollups
-from vestige.store.sqlite.ingest.row_writer import insert, write_runs, write_spans, write_writers
-from vestige.store.sqlite.ingest.rows import (
+from vestige.store.sqlite.ingest.batch_rows import (
     INSERT_LOGS,
     NO_BODY,
     NO_ID,
@@ -57,6 +53,10 @@ from vestige.store.sqlite.ingest.rows import (
     load_span,
     render_json,
 )
+from vestige.store.sqlite.ingest.external_spans import ExternalSpanMerger
+from vestige.store.sqlite.ingest.nested_call_tokens import NestedCalls
+from vestige.store.sqlite.ingest.rollups import Rollups
+from vestige.store.sqlite.ingest.row_writer import insert, write_runs, write_spans, write_writers
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 
 PENDING_BYTES_MAX = 16 * MIB

@@ -22,7 +22,13 @@ import msgspec
 from vestige.record.otlp_sequence_numbers import is_external_writer, is_log_seq, is_placeholder_seq
 from vestige.record.types import AnyRecord, Log, SpanClose, SpanOpen
 from vestige.store.protocol import RootlessTrace
-from vestige.store.sqlite.ingest.rows import SELECT_SPAN, RunRow, SpanRow, WriterRow, load_span
+from vestige.store.sqlite.ingest.batch_rows import (
+    SELECT_SPAN,
+    RunRow,
+    SpanRow,
+    WriterRow,
+    load_span,
+)
 
 INDEXES = """
 -- For records of external exporters, whose seqs are larger than any that a writer counts to:

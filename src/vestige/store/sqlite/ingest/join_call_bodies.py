@@ -21,7 +21,7 @@ from vestige.record.call_bodies import CALL_BODY, INPUT, OUTPUT, Call, find_call
 from vestige.record.otlp_sequence_numbers import is_log_seq
 from vestige.record.types import MODEL_CALL_TYPES
 from vestige.store.interface.stats import to_count
-from vestige.store.sqlite.ingest.rows import IS_MODEL_CALL, SpanRow, render_json
+from vestige.store.sqlite.ingest.batch_rows import IS_MODEL_CALL, SpanRow, render_json
 
 INDEXES = """
 -- Log records of external exporters that have a body, by their span.

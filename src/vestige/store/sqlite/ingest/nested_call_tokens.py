@@ -22,8 +22,7 @@ import msgspec
 
 from vestige.limits import SUM_MAX
 from vestige.store.interface.stats import to_count
-from vestige.store.sqlite.ingest.rollups import Rollups
-from vestige.store.sqlite.ingest.rows import (
+from vestige.store.sqlite.ingest.batch_rows import (
     SELECT_INNER,
     SELECT_INNER_EXTERNAL,
     SELECT_OUTER,
@@ -31,6 +30,7 @@ from vestige.store.sqlite.ingest.rows import (
     SpanRow,
     load_span,
 )
+from vestige.store.sqlite.ingest.rollups import Rollups
 
 Key = tuple[str, str]
 """Run id and span id."""

@@ -5,7 +5,7 @@
 
 The caller owns the transaction.
 
-Elsewhere: how records become rows, batch_ingest.py; the statements, rows.py.
+Elsewhere: how records become rows, batch_ingest.py; the statements, batch_rows.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from vestige.limits import SUM_MAX
-from vestige.store.sqlite.ingest.rows import (
+from vestige.store.sqlite.ingest.batch_rows import (
     HIGHEST_ID,
     INSERT_COMMON_SPANS,
     INSERT_SPANS,

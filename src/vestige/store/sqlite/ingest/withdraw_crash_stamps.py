@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable
 
 from vestige.record.crash_stamp_seq import STAMP_SEQ_END, STAMP_SEQ_MIN, is_stamp
-from vestige.store.sqlite.ingest.rows import (
+from vestige.store.sqlite.ingest.batch_rows import (
     NO_BODY,
     SAVE_HIGHEST_ID,
     SELECT_SPAN,

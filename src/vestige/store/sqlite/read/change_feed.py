@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from vestige.record.run import RunInfo
 from vestige.store.interface.changes import Changes, LogChange, SpanChange
-from vestige.store.sqlite.ingest.rows import HIGHEST_ID
+from vestige.store.sqlite.ingest.batch_rows import HIGHEST_ID
 from vestige.store.sqlite.read import run_loader
 
 _NUMBER_MAX = 2**63 - 1

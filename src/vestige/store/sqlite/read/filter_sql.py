@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from vestige.store.protocol import RunSort, Term
-from vestige.store.sqlite.ingest.rows import IS_MODEL_CALL
+from vestige.store.sqlite.ingest.batch_rows import IS_MODEL_CALL
 
 RUNS_SEARCHED_MAX: Final = 20_000
 ROWS_SEARCHED_MAX: Final = 500_000

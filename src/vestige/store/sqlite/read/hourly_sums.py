@@ -12,7 +12,7 @@ from typing import Final
 from vestige.record.run import NOT_FAILED
 from vestige.store.histogram import bucket
 from vestige.store.interface.stats import ModelSum, Sum
-from vestige.store.sqlite.ingest.rows import IS_MODEL_CALL
+from vestige.store.sqlite.ingest.batch_rows import IS_MODEL_CALL
 from vestige.store.sqlite.read.run_loader import WORTH_SHOWING
 from vestige.store.sqlite.read.stats import OUTER_USAGE, TOKENS_OF_SPANS
 

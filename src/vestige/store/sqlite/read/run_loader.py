@@ -2,7 +2,7 @@
 
 Nothing here writes.
 
-Elsewhere: rows that are written, store/sqlite/ingest/rows.py; text and ids, search.py.
+Elsewhere: rows that are written, store/sqlite/ingest/batch_rows.py; text and ids, search.py.
 """
 
 from __future__ import annotations

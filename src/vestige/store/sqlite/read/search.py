@@ -22,9 +22,9 @@ from vestige.limits import MIB
 from vestige.record.redaction.stream_redaction import spell
 from vestige.store.compression import decompress
 from vestige.store.protocol import Hit, SearchQuery, SearchResult, SpanRef
-from vestige.store.search_steps import collect_hits
 from vestige.store.sqlite.bodies.packed_bodies import TINY_MAX, PackReader, find_packed, find_time
 from vestige.store.sqlite.read.span_lookup import SPAN_REF, to_span_ref
+from vestige.store.text_search import collect_hits
 
 AROUND = 60
 """Characters shown on each side of a match."""

@@ -16,7 +16,7 @@ from vestige.record.run import NOT_FAILED
 from vestige.record.types import OWN_COMPONENT
 from vestige.store.histogram import bucket
 from vestige.store.interface.stats import USAGE_KEYS, LatestCall, ModelSum, RecordedSum, Sum
-from vestige.store.sqlite.ingest.rows import IS_MODEL_CALL
+from vestige.store.sqlite.ingest.batch_rows import IS_MODEL_CALL
 from vestige.store.sqlite.read.run_loader import WORTH_SHOWING
 
 _decode_histograms = msgspec.json.Decoder(list[dict[int, int]]).decode

@@ -9,17 +9,19 @@ from typing import Final
 import msgspec
 
 from vestige.record.run import BodyRef
-from vestige.store.interface.runs import RunEnds
+from vestige.store.interface.runs import RunInputsOutputs
 
 SPANS_MAX: Final = 5_000
 """Spans of a run that is read for a list."""
 
 
-def read_run_ends(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, RunEnds]:
+def read_run_inputs_outputs(
+    connection: sqlite3.Connection, run_ids: Sequence[str]
+) -> dict[str, RunInputsOutputs]:
     """Return the bodies at both ends of each run."""
     rows = connection.execute(_ENDS, (msgspec.json.encode(list(run_ids)).decode(), SPANS_MAX))
     return {
-        run_id: RunEnds(*(_ref(*bodies[at : at + 2]) for at in range(0, 10, 2)))
+        run_id: RunInputsOutputs(*(_ref(*bodies[at : at + 2]) for at in range(0, 10, 2)))
         for run_id, *bodies in rows
     }
 

@@ -1,6 +1,6 @@
 """The beginning and the end of a very long run as one trajectory, for a summary.
 
-    ends = evidence.once(read_ends)
+    ends = evidence.once(read_first_and_last_steps)
     ends.unread     # (4001, 10200): the steps between them, which were not built; None: all were
 
 The steps of a run of 25,000 spans take 20 s of CPU, and those of one with 100,000 over a minute.
@@ -18,7 +18,7 @@ from vestige.query.trajectory.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnds:
+class FirstAndLastSteps:
     """A trajectory, which may lack its middle."""
 
     trajectory: Trajectory
@@ -27,16 +27,16 @@ class RunEnds:
     step_count: int = 0
 
 
-def read_ends(evidence: Evidence) -> RunEnds:
+def read_first_and_last_steps(evidence: Evidence) -> FirstAndLastSteps:
     """Return the priced steps of a run; of a very long one, those of its two ends."""
     if len(evidence.run.spans) <= OVERVIEW_SPANS_MAX:
         trajectory = evidence.once(price_steps)
-        return RunEnds(trajectory, None, len(trajectory.steps))
+        return FirstAndLastSteps(trajectory, None, len(trajectory.steps))
     parts = RunParts(evidence, OVERVIEW_SPANS_MAX // 2)
     begin = price_steps(parts.open(0))
     end = price_steps(parts.open(parts.count - 1))
     if not end.steps or not begin.steps or end.steps[0].number <= begin.steps[-1].number:
-        return RunEnds(begin, None, len(begin.steps))
+        return FirstAndLastSteps(begin, None, len(begin.steps))
     conversations = len(begin.conversations)
     for step in end.steps:
         step.conversation += conversations
@@ -54,4 +54,4 @@ def read_ends(evidence: Evidence) -> RunEnds:
     )
     unread = (begin.steps[-1].number + 1, end.steps[0].number - 1)
     is_complete = unread[0] > unread[1]
-    return RunEnds(trajectory, None if is_complete else unread, end.steps[-1].number)
+    return FirstAndLastSteps(trajectory, None if is_complete else unread, end.steps[-1].number)

@@ -16,7 +16,7 @@ from vestige.errors import VestigeError
 from vestige.query import formatting
 from vestige.record.redaction.output_redaction import redact_text
 from vestige.record.run import BodyRef, RunInfo
-from vestige.store.protocol import RunEnds, RunFilter, Store
+from vestige.store.protocol import RunFilter, RunInputsOutputs, Store
 
 BODY_MAX: Final = 256 * 1024
 """Bytes of a body that is read for a list."""
@@ -85,7 +85,7 @@ def find_runs_named(store: Store, patterns: Sequence[re.Pattern[str]]) -> list[s
 
 
 def _read_unknown(store: Store, runs: Sequence[RunInfo]) -> dict[str, RunText]:
-    ends = store.read_run_ends([run.id for run in runs])
+    ends = store.read_run_inputs_outputs([run.id for run in runs])
     bodies = _read_bodies(store, ends.values())
     found: dict[str, RunText] = {}
     for run in runs:
@@ -97,7 +97,7 @@ def _read_unknown(store: Store, runs: Sequence[RunInfo]) -> dict[str, RunText]:
     return found
 
 
-def _read_bodies(store: Store, ends: Iterable[RunEnds]) -> dict[int, str]:
+def _read_bodies(store: Store, ends: Iterable[RunInputsOutputs]) -> dict[int, str]:
     sizes: dict[int, int] = {}
     total = 0
     for each in ends:
@@ -121,7 +121,7 @@ def _find_title(task: str) -> str:
     return _shorten(make_title(task[:20_000]))
 
 
-def _find_task(ends: RunEnds, bodies: Mapping[int, str]) -> str:
+def _find_task(ends: RunInputsOutputs, bodies: Mapping[int, str]) -> str:
     for body in (ends.input, ends.agent_input):
         text = _get_text(body, bodies)
         if text.strip():
@@ -141,7 +141,7 @@ def _find_task(ends: RunEnds, bodies: Mapping[int, str]) -> str:
     return ""
 
 
-def _find_result(ends: RunEnds, bodies: Mapping[int, str]) -> str:
+def _find_result(ends: RunInputsOutputs, bodies: Mapping[int, str]) -> str:
     text = _get_text(ends.output, bodies)
     if text.strip():
         return text

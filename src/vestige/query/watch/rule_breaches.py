@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from vestige.errors import VestigeError
 from vestige.query import formatting
 from vestige.query.evidence import Evidence, open_run
-from vestige.query.policy.activity import read_activity
 from vestige.query.policy.policy import Policy
+from vestige.query.policy.run_activity import read_activity
 from vestige.query.policy.violations import find_violations
 from vestige.query.stats.costs import format_dollars, run_costs
 from vestige.record.run import RunInfo

@@ -50,7 +50,7 @@ def render_record(record: KnownRecord) -> bytes:
     try:
         return msgspec.json.encode(record) + b"\n"
     except UnicodeEncodeError:
-        from vestige.record.sanitize import clean_record
+        from vestige.record.repair_record import clean_record
 
         return msgspec.json.encode(clean_record(record)) + b"\n"
 
