@@ -54,13 +54,14 @@ SECTIONS: dict[str, tuple[str, Callable[[], Sequence[Figure]]]] = {
 HOW_TO_READ = """\
 Times move by a factor of two from machine to machine and from minute to minute; ratios move less,
 because what is compared takes turns in one run, but on a busy machine a ratio to a peer still
-moves by a fifth or so: do not lean on a target that is only just met. *Floor* is the least work that could do the same
-job, written by hand for this benchmark. *Peer* is the tool that the row names, measured in the
-same run unless the row says quoted. *Ratio* is ours to the floor, or how much less we take than
-the peer. *Met* is computed from the figures in its row; `-` means that the row has no target or that
-it could not be measured here. Times of a span are the lowest of several rounds' medians (p50),
-for ours, the floor and the peers alike; a median leaves out what a recorder does in background threads; the row on CPU has that too. OpenTelemetry's batch processor
-drops spans while its queue is full, also during the calls that are timed."""
+moves by a fifth or so: do not lean on a target that is only just met. *Floor* is the least work
+that could do the same job, written by hand for this benchmark. *Peer* is the tool that the row
+names, measured in the same run unless the row says quoted. *Ratio* is ours to the floor, or how
+much less we take than the peer. *Met* is computed from the figures in its row; `-` means that the
+row has no target or that it could not be measured here. Times of a span are the lowest of several
+rounds' medians (p50), for ours, the floor and the peers alike. A median leaves out the work of a
+recorder's background threads; the row on CPU includes it. OpenTelemetry's batch processor drops
+spans while its queue is full, also during the calls that are timed."""
 
 
 def main() -> int:

@@ -29,7 +29,10 @@ ROUNDS = 2
 
 _TEXT = "the quick brown agent plans a search and reads what the tool has found"
 _WORDS = _TEXT.split()
-_LAST_LINE = "; import sys; sys.stdout.flush(); print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+_LAST_LINE = (
+    "; import sys; sys.stdout.flush();"
+    " print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+)
 _OURS = "from vestige.cli.main import cli; cli({arguments!r}, standalone_mode=False)"
 _LOAD = (
     "import os; from agentdbg import storage; from agentdbg.config import load_config;"

@@ -2,9 +2,9 @@
 
     python -m bench redaction
 
-Recall runs over the made-up texts and files of tests/support/secret_corpus.py; precision over the standard
-library and the installed packages. The peer is detect-secrets with its default plugins, if it is
-installed. Gitleaks has no package on PyPI or npm, so it is not measured.
+Recall runs over the made-up texts and files of tests/support/secret_corpus.py; precision over the
+standard library and the installed packages. The peer is detect-secrets with its default plugins,
+if it is installed. Gitleaks has no package on PyPI or npm, so it is not measured.
 """
 
 from __future__ import annotations

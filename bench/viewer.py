@@ -214,7 +214,8 @@ def first_rows(page: Any, url: str, view: str) -> float:
     route = "transcript" if view == "transcript" else "outline"
     started_ms: float = page.evaluate(
         """([asked, view]) => {
-            const came = performance.getEntriesByType('resource').find(one => one.name.includes('/api/v1/' + asked + '?'));
+            const came = performance.getEntriesByType('resource').find(
+                one => one.name.includes('/api/v1/' + asked + '?'));
             return window.first[view] - came.responseEnd;
         }""",
         [route, view],

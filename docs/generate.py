@@ -214,10 +214,11 @@ def render_settings() -> str:
 _PRICES = """\
 ## Own prices
 
-A model that the table of prices does not know, or that you pay another price for, gets one in config.toml: US dollars
-for a million tokens. `input` and `output` are needed; cached tokens count as input where `cache_read` and `cache_write`
-are not given. The name is the model's as calls have it. What a program records itself (`cost_usd`) counts before it, and
-it counts before the table.
+If the table of prices does not know a model, or if you pay another price, set the price in
+config.toml, in US dollars per million tokens. `input` and `output` are required. Without
+`cache_read` and `cache_write`, cached tokens cost as much as input. Use the model's name as in
+its calls. A cost that a program records itself (`cost_usd`) overrides your price, and your price
+overrides the table.
 
 ```toml
 # $VESTIGE_HOME/config.toml

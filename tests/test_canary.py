@@ -48,20 +48,25 @@ pem = "-----BEGIN PRIVATE KEY-----\\n" + s["pem"] + "\\n-----END PRIVATE KEY----
 bearer = "Bearer " + s["bearer"]
 url = "postgres://admin:" + s["url"] + "@db.internal:5432/app"
 headers = {"Authorization": bearer, "Cookie": "session=" + s["cookie"], "X-Api-Key": s["password"]}
-nested = json.dumps({"outer": json.dumps({"headers": headers, "password": s["password"], "url": url})})
+inner = json.dumps({"headers": headers, "password": s["password"], "url": url})
+nested = json.dumps({"outer": inner})
 everything = "\\n".join([s["openai"], s["anthropic"], s["github"], s["aws"], s["slack"], s["jwt"],
                         bearer, url, pem, s["registered"]])
 
 with recorder.run("agent", attributes={"password": s["password"], "note": everything}) as run:
     # attributes: by key, by value, nested, as a key, and set later
+    body = json.dumps({
+        "messages": [{"role": "user", "content": everything}], "headers": headers,
+    })
     with run.span("chat", type="llm", attributes={
-        "api_key": s["password"], "headers": headers, "deep": {"a": [{"client_secret": s["password"]}]},
+        "api_key": s["password"], "headers": headers,
+        "deep": {"a": [{"client_secret": s["password"]}]},
         "json": nested, "key is " + s["openai"]: "value", "url": url, "pem": pem, "aws": s["aws"],
-    }, body=json.dumps({"messages": [{"role": "user", "content": everything}], "headers": headers})) as span:
+    }, body=body) as span:
         span.set_attributes(token=s["password"], text="use " + s["anthropic"] + " please")
         span.end(
-            attributes={"input_tokens": 1234, "prompt_tokens": 1234, "max_tokens": 4096, "token_count": 77,
-                        "output_tokens": 56},
+            attributes={"input_tokens": 1234, "prompt_tokens": 1234, "max_tokens": 4096,
+                        "token_count": 77, "output_tokens": 56},
             body="answer: " + everything,
         )
     # a long body: a file of its own, secrets on both sides of its steps

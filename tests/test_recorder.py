@@ -472,7 +472,8 @@ def test_a_subprocess_is_linked_to_the_run_that_started_it(
     run_program(
         """
         import subprocess, sys, vestige
-        child = [sys.executable, "-c", "import vestige; vestige.Recorder().logger('c').info('hello')"]
+        source = "import vestige; vestige.Recorder().logger('c').info('hello')"
+        child = [sys.executable, "-c", source]
         recorder = vestige.Recorder()
         with recorder.run("parent") as run:
             subprocess.run(child)

@@ -170,7 +170,7 @@ def test_the_companion_collector_starts_from_the_wheel(installed: Path, tmp_path
     (tmp_path / "prog.py").write_text(
         "import vestige\n"
         "from vestige.collector_process import CollectorProcess\n"
-        "CollectorProcess.drain.__defaults__ = (120,)  # a slow machine gets the time that it needs\n"
+        "CollectorProcess.drain.__defaults__ = (120,)  # for a slow machine\n"
         "with vestige.Recorder(collect=True) as recorder:\n"
         "    recorder.run('agent').end()\n"
     )
@@ -214,7 +214,8 @@ def test_pytest_leaves_our_modules_as_they_are(installed: Path, tmp_path: Path) 
     (tmp_path / "test_it.py").write_text(
         "import sys\n"
         "def test_loaders():\n"
-        "    ours = [module for name, module in sys.modules.items() if name.startswith('vestige.')]\n"
+        "    modules = sys.modules.items()\n"
+        "    ours = [module for name, module in modules if name.startswith('vestige.')]\n"
         "    assert 'vestige.artifacts.suite_recorder' in sys.modules\n"
         "    assert {type(module.__loader__).__name__ for module in ours} == {'SourceFileLoader'}\n"
     )

@@ -162,7 +162,8 @@ def start(folder: Path, ending: str) -> subprocess.Popen[str]:
     """A program in a run, with a hundred events behind it."""
     program = folder / "program.py"
     program.write_text(
-        f"{HEAD}\nwith traced_run('x'):\n    for n in range(100): record_tool_call('t', n)\n    {ending}\n"
+        f"{HEAD}\nwith traced_run('x'):\n"
+        f"    for n in range(100): record_tool_call('t', n)\n    {ending}\n"
     )
     return subprocess.Popen(
         [sys.executable, str(program)],

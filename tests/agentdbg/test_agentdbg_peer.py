@@ -123,8 +123,8 @@ for each in (sync, threads, nested, loop):
     each()
 asyncio.run(asynchronous())
 assert list(generator()) == [0, 1, 2]
-for each, expected in ((error, ValueError), (abort, AgentDbgLoopAbort), (interrupted, KeyboardInterrupt),
-                       (leaves, SystemExit), (guardrail, AgentDbgGuardrailExceeded)):
+for each, expected in ((error, ValueError), (abort, AgentDbgLoopAbort), (leaves, SystemExit),
+                       (interrupted, KeyboardInterrupt), (guardrail, AgentDbgGuardrailExceeded)):
     try:
         each()
     except expected:

@@ -34,11 +34,13 @@ class Provider(BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][-1]["content"]
-        message = {"role": "assistant", "content": f"heard {asked}"}
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        question = request["messages"][-1]["content"]
+        message = {"role": "assistant", "content": f"heard {question}"}
         usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
-        answer = {"id": "c-1", "object": "chat.completion", "created": 1, "model": "m-1", "usage": usage,
-                  "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
+        answer = {"id": "c-1", "object": "chat.completion", "created": 1, "model": "m-1",
+                  "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+                  "usage": usage}
         data = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
@@ -93,7 +95,8 @@ TESTS = """
 
         client = OpenAI(base_url=url, api_key="sk-CANARY4567890abcdefghij", max_retries=0)
         message = [{"role": "user", "content": text}]
-        return client.chat.completions.create(model="m-1", messages=message).choices[0].message.content
+        answer = client.chat.completions.create(model="m-1", messages=message)
+        return answer.choices[0].message.content
 
     @pytest.fixture
     def warmed(url): ask(url, "fixture")
@@ -120,7 +123,8 @@ TESTS = """
         # Of the module: the loop's task keeps the context of the first test that came here.
         from openai import AsyncOpenAI
 
-        async with AsyncOpenAI(base_url=url, api_key="sk-CANARY4567890abcdefghij", max_retries=0) as client:
+        key = "sk-CANARY4567890abcdefghij"
+        async with AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client:
             yield client
 
     @pytest.mark.anyio

@@ -108,7 +108,8 @@ def test_a_suite_that_still_runs_is_left_alone(tmp_path: Path) -> None:
     source = """
         import subprocess, sys
         def test_recovers_itself():
-            done = subprocess.run([sys.executable, "-m", "vestige", "recover", "art"], capture_output=True, text=True)
+            command = [sys.executable, "-m", "vestige", "recover", "art"]
+            done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 2
             assert "still running" in done.stderr
     """

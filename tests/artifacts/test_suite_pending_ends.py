@@ -413,7 +413,9 @@ def test_the_spans_of_tests_are_as_their_records_would_be_written(tmp_path: Path
 _NAMES = """
     import pytest
 
-    @pytest.mark.parametrize("name", ['a "b"', "100 %", "%d %s", "\\u00e9 \\U0001f600", "back\\\\slash"])
+    NAMES = ['a "b"', "100 %", "%d %s", "\\u00e9 \\U0001f600", "back\\\\slash"]
+
+    @pytest.mark.parametrize("name", NAMES)
     def test_name(name):
         assert name != "100 %"
 """
@@ -466,7 +468,8 @@ _STARTS = """
         show_parent = "import os; print(os.environ['VESTIGE_PARENT'])"
         span = vestige.current_span()
         for environment in (None, os.environ.copy()):
-            done = subprocess.run([sys.executable, "-c", show_parent], env=environment, capture_output=True, text=True)
+            command = [sys.executable, "-c", show_parent]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
 
             assert done.stdout == f"{span.run_id}/{span.id}\\n"
 """

@@ -278,7 +278,8 @@ def test_off_it_loads_nothing_and_the_fixture_does_nothing(tmp_path: Path) -> No
     source = """
         import sys
         def test_nothing_is_loaded(vestige_attach):
-            assert [name for name in sys.modules if name.split(".")[0] in ("vestige", "msgspec", "hyperscan")] == []
+            packages = {name.split(".")[0] for name in sys.modules}
+            assert packages & {"vestige", "msgspec", "hyperscan"} == set()
             assert vestige_attach("anything", "name") is None
     """
     project = make_project(tmp_path / "shop", source)

@@ -163,7 +163,10 @@ def test_secrets_of_the_environment_are_nowhere_in_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By name, in lower case too; by value: a URL's password, a key of several lines."""
-    key = "-----BEGIN RSA PRIVATE KEY-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX\n-----END RSA PRIVATE KEY-----"
+    key = (
+        "-----BEGIN RSA PRIVATE KEY-----\n"
+        "MIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX\n-----END RSA PRIVATE KEY-----"
+    )
     planted = {
         "SHOP_API_KEY": "b7Hq0ZxV93kLmN21",
         "db_password": "correct-horse-battery",

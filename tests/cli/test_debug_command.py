@@ -421,7 +421,10 @@ def test_sql_over_snapshots_slices_files_and_logs(bundle: Path) -> None:
     queries = {
         "SELECT count(*) FROM snapshots": 8,
         "SELECT item_count FROM slices WHERE snapshot = 7 AND slice_type LIKE '%:ToolInvoked'": 4,
-        "SELECT json_extract(items, '$[0].steps[0]') FROM slices WHERE snapshot = 7 AND slice_type LIKE '%:AgentPlan'": "read_file(app/main.py)",
+        (
+            "SELECT json_extract(items, '$[0].steps[0]') FROM slices"
+            " WHERE snapshot = 7 AND slice_type LIKE '%:AgentPlan'"
+        ): "read_file(app/main.py)",
         "SELECT body_text(body) FROM files WHERE path = 'workspace/.env'": "A=1\n",
         "SELECT count(*) FROM logs WHERE level = 'error'": 1,
         "SELECT count(*) FROM spans WHERE type = 'file'": 4,

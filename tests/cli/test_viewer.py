@@ -126,7 +126,8 @@ def test_a_browser_that_stays_in_the_foreground_is_served(tmp_path: Path) -> Non
         "cookies = urllib.request.HTTPCookieProcessor(CookieJar())\n"
         "browse = urllib.request.build_opener(cookies).open\n"
         "file = sys.argv[1].removeprefix('file://')\n"
-        "mode = stat.S_IMODE(os.stat(file).st_mode), stat.S_IMODE(os.stat(os.path.dirname(file)).st_mode)\n"
+        "mode = stat.S_IMODE(os.stat(file).st_mode), "
+        "stat.S_IMODE(os.stat(os.path.dirname(file)).st_mode)\n"
         "url = re.search(r'url=([^\"]+)', open(file).read())[1]\n"
         "landed = browse(url, timeout=30).read().decode()\n"
         "base = url.partition('?')[0]\n"
@@ -136,7 +137,8 @@ def test_a_browser_that_stays_in_the_foreground_is_served(tmp_path: Path) -> Non
         "    again = 200\n"
         "except urllib.error.HTTPError as error:\n"
         "    again = error.code\n"
-        f"open({str(seen)!r}, 'w').write(repr((sys.argv[1:], mode, status, again, 'url=/' in landed)))\n"
+        f"open({str(seen)!r}, 'w').write(repr((sys.argv[1:], mode,"
+        f" status, again, 'url=/' in landed)))\n"
     )
     browser.chmod(0o700)
     process = subprocess.Popen(

@@ -148,8 +148,14 @@ def test_a_malformed_line_is_counted_and_never_stops_the_tail(
 
 def test_absurd_numbers_do_not_stop_the_tail(home: Home, store: SqliteStore) -> None:
     """Values that are valid one by one but whose sum no database holds are taken in."""
-    opening = b'{"kind":"span-open","v":1,"writer":"w","seq":%d,"time_ns":1,"run_id":"r","span_id":"%d","component":"c","type":"t","name":"n"}\n'
-    closing = b'{"kind":"span-close","v":1,"writer":"w","seq":%d,"time_ns":1,"run_id":"r","span_id":"%d","status":"ok","duration_ns":4611686018427387904}\n'
+    opening = (
+        b'{"kind":"span-open","v":1,"writer":"w","seq":%d,"time_ns":1,"run_id":"r",'
+        b'"span_id":"%d","component":"c","type":"t","name":"n"}\n'
+    )
+    closing = (
+        b'{"kind":"span-close","v":1,"writer":"w","seq":%d,"time_ns":1,"run_id":"r",'
+        b'"span_id":"%d","status":"ok","duration_ns":4611686018427387904}\n'
+    )
     finished(home, b"".join(opening % (n, n) + closing % (n + 50, n) for n in range(1, 9)))
 
     taken = ingest_journals(home, store)
@@ -355,7 +361,8 @@ with hold(home) as collector:
         # As many as are open now: the next open of any file fails.
         free = os.open(os.devnull, os.O_RDONLY)
         os.close(free)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard_limit))
         return read(home, *asked)
     collector.store._read_spill = out_of_files
     try:

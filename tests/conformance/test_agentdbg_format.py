@@ -94,7 +94,8 @@ def test_one_json_object_per_line(exported: Exported) -> None:
 
 
 def test_events_are_in_write_order(exported: Exported) -> None:
-    """ "Events in events.jsonl are in write order; when timestamps tie, this order is authoritative"."""
+    """ "Events in events.jsonl are in write order;
+    when timestamps tie, this order is authoritative"."""
     kinds = [event["event_type"] for event in exported.events]
     assert kinds == [
         "RUN_START",
@@ -180,7 +181,8 @@ def test_llm_call(exported: Exported) -> None:
 
 
 def test_tool_call(exported: Exported) -> None:
-    """ "When `status` is "error", `error` is an object with error_type, message, [details, stack]"."""
+    """ "When `status` is "error", `error` is an object with
+    error_type, message, [details, stack]"."""
     payload = exported.of("TOOL_CALL")[0]["payload"]
     assert (payload["tool_name"], payload["result"], payload["status"]) == ("search", None, "error")
     assert payload["error"]["error_type"] == "TimeoutError"

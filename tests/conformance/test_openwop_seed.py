@@ -26,7 +26,7 @@ from support.openwop_server import (
     validate,
     validate_bundle,
     validate_event,
-)  # isort: skip  # it makes http_support importable
+)
 from vestige.collector.loop import catch_up
 from vestige.fleet.api_keys import Keys
 from vestige.formats.openwop.constants import SPAN_KEYS, TERMINAL

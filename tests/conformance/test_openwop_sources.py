@@ -11,9 +11,8 @@ import httpx
 import pytest
 
 import vestige
-
-from support.openwop_server import record_everything, validate, validate_bundle, validate_event  # isort: skip  # it makes http_support importable
 from support.http_server import Site, served
+from support.openwop_server import record_everything, validate, validate_bundle, validate_event
 from support.programs import run_in
 from support.provider_answers import chat
 from support.provider_server import Server as Provider
@@ -136,7 +135,8 @@ def test_a_note_of_the_command_line_is_a_flag_there(home: Home) -> None:
     program = f"""
 import subprocess, sys
 for id, text in (({run!r}, "all of it"), ({span["short_id"]!r}, "this call")):
-    subprocess.run([sys.executable, "-m", "vestige", "note", id, text, "--home", {str(home.root)!r}], check=True)
+    command = [sys.executable, "-m", "vestige", "note", id, text, "--home", {str(home.root)!r}]
+    subprocess.run(command, check=True)
 """
     assert run_in(home, program).returncode == 0
     with served(home) as site:

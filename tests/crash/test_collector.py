@@ -30,7 +30,8 @@ big = "x" * {big_bytes}
 with recorder.run("agent") as run:
     number = 0
     while not select.select([sys.stdin], [], [], 0)[0] and number < 20_000:
-        with run.span("chat", type="llm", attributes={{"model": "m"}}, body=f"ask {{number % 50}}") as span:
+        body = f"ask {{number % 50}}"
+        with run.span("chat", type="llm", attributes={{"model": "m"}}, body=body) as span:
             span.end(attributes={{"input_tokens": 3, "output_tokens": 2}})
         run.log.info("said", n=number)
         if number % 500 == 0:

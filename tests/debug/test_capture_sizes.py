@@ -26,7 +26,9 @@ def tools():
     for number in range(300):
         result = (f"result {number} " * 300)[:2048]
         session.dispatcher.dispatch(
-            ToolInvoked(name="t", params={"q": number}, result=result, session_id=session.session_id)
+            ToolInvoked(
+                name="t", params={"q": number}, result=result, session_id=session.session_id
+            )
         )
 
 def lines():

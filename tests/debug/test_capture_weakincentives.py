@@ -22,7 +22,9 @@ from uuid import uuid4
 from weakincentives.debug.bundle import BundleConfig
 from weakincentives.debug import BundleWriter
 from weakincentives.filesystem import HostFilesystem
-from weakincentives.runtime.events import InProcessDispatcher, PromptExecuted, PromptRendered, ToolInvoked
+from weakincentives.runtime.events import (
+    InProcessDispatcher, PromptExecuted, PromptRendered, ToolInvoked,
+)
 from weakincentives.runtime.logging import get_logger
 from weakincentives.runtime.session import Session
 from weakincentives.runtime.session.snapshots import SnapshotPayload

@@ -111,7 +111,8 @@ from pathlib import Path
 from vestige.debug import *
 class Slow(MemoryFilesystem):
     pass
-b = DebugBundleBuilder(session=Session(), agent=AgentInfo("a", "b", "c"), spool=sys.argv[1] + "/spool")
+spool = sys.argv[1] + "/spool"
+b = DebugBundleBuilder(session=Session(), agent=AgentInfo("a", "b", "c"), spool=spool)
 import os
 for n in range(60):
     b.add_artifact(f"{n}.bin", os.urandom(200_000))

@@ -114,7 +114,8 @@ def test_ids_are_not_those_that_a_test_wants(tmp_path: Path, run_program: RunPro
         from unittest import mock
         import vestige
 
-        with mock.patch("os.urandom", return_value=b"0" * 16), vestige.Recorder({str(tmp_path / "own")!r}) as recorder:
+        home = {str(tmp_path / "own")!r}
+        with mock.patch("os.urandom", return_value=b"0" * 16), vestige.Recorder(home) as recorder:
             print(len({{recorder.run("agent").run_id for _ in range(9)}}))
     """)
 

@@ -98,7 +98,9 @@ with tracer.start_as_current_span("answer", attributes={"session.id": "conv-7"})
         with tracer.start_as_current_span("chat", attributes={
             "gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o",
             "gen_ai.usage.input_tokens": 10, "gen_ai.usage.output_tokens": 2,
-            "gen_ai.input.messages": '[{"role":"user","parts":[{"type":"text","content":"my key is %s"}]}]' % sys.argv[1],
+            "gen_ai.input.messages": (
+                '[{"role":"user","parts":[{"type":"text","content":"my key is %s"}]}]' % sys.argv[1]
+            ),
         }):
             pass
     try:

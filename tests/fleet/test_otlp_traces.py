@@ -67,7 +67,10 @@ def stored_spans(store: SqliteStore) -> dict[str, Any]:
     """All content of a store, except numbers and row ids, which depend on the order."""
     run = store.load_run(external_run_id(TRACE))
     info = run.info
-    query = "SELECT type, name, count, errors, duration_ns, input_tokens FROM rollups WHERE count ORDER BY 1, 2"
+    query = (
+        "SELECT type, name, count, errors, duration_ns, input_tokens"
+        " FROM rollups WHERE count ORDER BY 1, 2"
+    )
     own = store._connection.execute("SELECT own_count FROM runs").fetchone()
     return {
         "run": (

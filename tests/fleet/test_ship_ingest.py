@@ -139,7 +139,10 @@ def test_a_bomb_is_a_413_and_the_server_goes_on(server: Serving, encoding: str) 
 
 def test_a_body_that_says_it_is_too_long_is_refused_before_it_is_sent(server: Serving) -> None:
     """By Content-Length; and one that does not say so, when it has become too long."""
-    head = f"POST /api/v1/ingest HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.key()}\r\n"
+    head = (
+        f"POST /api/v1/ingest HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Authorization: Bearer {server.key()}\r\n"
+    )
     with socket.create_connection(("127.0.0.1", server.port), timeout=120) as declared:
         declared.sendall(f"{head}Content-Length: {PARCEL_PACKED_MAX + 1}\r\n\r\n".encode())
         reply = declared.recv(100)

@@ -235,7 +235,8 @@ def test_a_gigabyte_is_hashed_in_little_memory(tmp_path: Path) -> None:
         "import re, sys; from vestige.cli.main import cli\n"
         "try: cli(['validate', sys.argv[1]])\n"
         # Not ru_maxrss: a child begins with what its parent had when it forked.
-        "finally: print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) // 1024)\n"
+        "finally: print(int(re.search(r'VmHWM:\\s+(\\d+)', "
+        "open('/proc/self/status').read())[1]) // 1024)\n"
     )
 
     done = subprocess.run(

@@ -81,7 +81,10 @@ def test_attachments_beside_the_report_come_along(tmp_path: Path) -> None:
     text = (DATA / "junit.xml").read_text()
     outside = text.replace(
         "[[ATTACHMENT|shot.txt]]",
-        "[[ATTACHMENT|shot.txt]] [[ATTACHMENT|/etc/passwd]] [[ATTACHMENT|../x]] [[ATTACHMENT|gone.png]]",
+        (
+            "[[ATTACHMENT|shot.txt]] [[ATTACHMENT|/etc/passwd]] "
+            "[[ATTACHMENT|../x]] [[ATTACHMENT|gone.png]]"
+        ),
     )
     (tmp_path / "junit.xml").write_text(outside)
 

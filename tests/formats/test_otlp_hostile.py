@@ -146,7 +146,11 @@ def questions_about(path: Path) -> list[str]:
     return [problem.rule for problem in otlp.validate_run(path)]
 
 
-GOOD = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"4bf92f3577b34da6a3ce929d0e0e4736","spanId":"00f067aa0ba902b7","name":"x","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000000000000001"}]}]}]}'
+GOOD = (
+    b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"4bf92f3577b34da6a3ce929d0e0e4736",'
+    b'"spanId":"00f067aa0ba902b7","name":"x",'
+    b'"startTimeUnixNano":"1790000000000000000","endTimeUnixNano":"1790000000000000001"}]}]}]}'
+)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ KEYS = TEXTS.filter(bool) | st.sampled_from(
 )
 ATTRIBUTES = st.dictionaries(KEYS, SCALARS, max_size=4)
 REQUEST = '{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}'
-ANSWER = '{"choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}]}'
+ANSWER = (
+    '{"choices":[{"index":0,"message":{"role":"assistant",'
+    '"content":"yes"},"finish_reason":"stop"}]}'
+)
 BODIES = (
     st.none()
     | st.sampled_from([REQUEST, ANSWER, "", "é✓"])

@@ -36,7 +36,10 @@ def test_long_output_of_many_parts_is_read_in_a_time_that_grows_with_it(tmp_path
     (tmp_path / "begun.xml").write_text(
         f"<testsuite><testcase name='a'><system-out>{begun}</system-out></testcase></testsuite>"
     )
-    program = "import sys, pathlib; from vestige.formats import junit; print(sum(1 for _ in junit.read_run(pathlib.Path(sys.argv[1])).records))"
+    program = (
+        "import sys, pathlib; from vestige.formats import junit; print(sum(1 for _ "
+        "in junit.read_run(pathlib.Path(sys.argv[1])).records))"
+    )
 
     for name in ("parts.xml", "begun.xml"):
         command = [sys.executable, "-c", program, str(tmp_path / name)]
@@ -48,7 +51,8 @@ def test_long_output_of_many_parts_is_read_in_a_time_that_grows_with_it(tmp_path
 def test_a_rerun_that_holds_its_own_output_is_told() -> None:
     """As Maven's Surefire writes it."""
     text = b"""<testsuite><testcase name="a">
-        <flakyFailure message="slow"><stackTrace>at a</stackTrace><system-out>said</system-out></flakyFailure>
+        <flakyFailure message="slow">
+        <stackTrace>at a</stackTrace><system-out>said</system-out></flakyFailure>
         </testcase></testsuite>"""
 
     (case,) = parse_report(text).cases

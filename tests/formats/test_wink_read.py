@@ -229,10 +229,17 @@ def test_a_component_at_the_place_of_a_missing_one_cannot_be_exported(tmp_path: 
 
 def test_records_that_are_not_of_the_run_are_passed_over(tmp_path: Path) -> None:
     """A bundle cannot speak for another run, nor bring records that nobody knows."""
-    root = '{"kind":"span-open","v":1,"writer":"a","seq":1,"time_ns":5,"run_id":"r-1","span_id":"s1","component":"c","type":"run","name":"n"}'
+    root = (
+        '{"kind":"span-open","v":1,"writer":"a","seq":1,"time_ns":5,"run_id":"r-1",'
+        '"span_id":"s1","component":"c","type":"run","name":"n"}'
+    )
     other = root.replace("r-1", "r-2")
     unknown = '{"kind":"dream","v":1,"writer":"a","seq":2,"run_id":"r-1"}'
-    lost = '{"kind":"span-close","v":1,"writer":"a","seq":3,"time_ns":9,"run_id":"r-1","span_id":"s1","status":"ok","duration_ns":4,"body_info":{"spilled_bytes":9,"sha256":"00"}}'
+    lost = (
+        '{"kind":"span-close","v":1,"writer":"a","seq":3,"time_ns":9,"run_id":"r-1",'
+        '"span_id":"s1","status":"ok","duration_ns":4,'
+        '"body_info":{"spilled_bytes":9,"sha256":"00"}}'
+    )
     records = "\n".join([root, other, "no record", unknown, lost, ""]).encode()
     members = seed_members()
     manifest = json.loads(members["manifest.json"])
@@ -254,7 +261,11 @@ def test_records_that_are_not_of_the_run_are_passed_over(tmp_path: Path) -> None
 
 
 def test_a_body_that_is_not_what_its_hash_says_is_left_out_and_reported(tmp_path: Path) -> None:
-    root = '{"kind":"span-open","v":1,"writer":"a","seq":1,"time_ns":5,"run_id":"r-1","span_id":"s1","component":"c","type":"run","name":"n","body_info":{"spilled_bytes":3,"sha256":"%s"}}'
+    root = (
+        '{"kind":"span-open","v":1,"writer":"a","seq":1,"time_ns":5,"run_id":"r-1",'
+        '"span_id":"s1","component":"c","type":"run","name":"n",'
+        '"body_info":{"spilled_bytes":3,"sha256":"%s"}}'
+    )
     members = seed_members()
     manifest = json.loads(members["manifest.json"])
     for name, member in (

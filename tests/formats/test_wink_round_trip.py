@@ -525,10 +525,16 @@ def test_what_a_foreign_bundle_has_beyond_the_format_survives(tmp_path: Path) ->
     manifest["agent"]["region"] = "eu"
     manifest["components"]["logs"]["encoding"] = "utf-8"
     lines = [
-        b'{"timestamp":"2024-01-15T10:30:00+00:00","level":"INFO","logger":"","event":"e","message":"m","context":{}}',
+        (
+            b'{"timestamp":"2024-01-15T10:30:00+00:00","level":"INFO",'
+            b'"logger":"","event":"e","message":"m","context":{}}'
+        ),
         b"Traceback (most recent call last):",
         b"  \xff not UTF-8",
-        b'{"timestamp":"2024-01-15T10:30:01+00:00","level":"INFO","logger":"b","event":"","message":"n","context":{}}',
+        (
+            b'{"timestamp":"2024-01-15T10:30:01+00:00","level":"INFO",'
+            b'"logger":"b","event":"","message":"n","context":{}}'
+        ),
     ]
     members["logs.jsonl"] = b"\n".join([*lines, b""])
     manifest["components"]["logs"] |= {"entry_count": 4, "size_bytes": len(members["logs.jsonl"])}

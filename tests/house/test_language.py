@@ -1,7 +1,4 @@
-"""The language of the project: plain English in code, docs and product.
-
-Nothing may break a rule, except for long lines: some folders have a limit that goes down.
-"""
+"""The language of the project: plain English in code, docs and product."""
 
 from __future__ import annotations
 
@@ -63,31 +60,8 @@ WEAK_OPENING = re.compile(r"(What|Of|As|Where|Whether|By|One)\b")
 """Openings of a docstring that is not a sentence."""
 
 
-LONG_LINES = {
-    "bench": 28,
-    "docs/generate.py": 3,
-    "tests/agentdbg": 2,
-    "tests/artifacts": 9,
-    "tests/cli": 3,
-    "tests/collector": 3,
-    "tests/conformance": 5,
-    "tests/crash": 2,
-    "tests/debug": 3,
-    "tests/emit": 1,
-    "tests/fleet": 7,
-    "tests/formats": 16,
-    "tests/mcp": 3,
-    "tests/providers": 3,
-    "tests/query": 14,
-    "tests/record": 7,
-    "tests/server": 1,
-    "tests/test_canary.py": 4,
-    "tests/test_recorder.py": 1,
-    "tests/test_wheel.py": 2,
-    "tests/web": 3,
-    "tests/wire": 13,
-}
-"""Lines over 100 columns that a folder may have today. A limit only ever goes down."""
+PRAGMA = re.compile(r"  # (type: ignore|noqa|pragma)\b.*$")
+"""A comment for a tool, which does not count for the length of a line."""
 
 
 class Counts:
@@ -99,14 +73,6 @@ class Counts:
     def add(self, path: Path, what: str) -> None:
         name = path.relative_to(ROOT)
         self.places.setdefault(folder_of(path), []).append(f"{name}: {what}")
-
-    def above(self, limits: dict[str, int]) -> dict[str, list[str]]:
-        """Return the folders with more offences than their limit."""
-        return {
-            f"{folder}: {len(places)} of at most {limit}": places[:20]
-            for folder, places in self.places.items()
-            if len(places) > (limit := limits.get(folder, 0))
-        }
 
 
 def folder_of(path: Path) -> str:
@@ -202,10 +168,10 @@ def test_lines_are_at_most_100_columns() -> None:
     found = Counts()
     for path in python_files(*PYTHON_FOLDERS, "docs"):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if len(line) > 100:
+            if len(PRAGMA.sub("", line)) > 100:
                 found.add(path, str(number))
 
-    assert found.above(LONG_LINES) == {}
+    assert found.places == {}
 
 
 def test_the_formatter_is_switched_off_for_tables_of_constants_only() -> None:
@@ -216,5 +182,5 @@ def test_the_formatter_is_switched_off_for_tables_of_constants_only() -> None:
         if line.endswith("# fmt: " + "skip")
     ]
 
-    assert len(off) <= 40, off
+    assert len(off) <= 29, off
     assert all(name.startswith("src/") for name in off)

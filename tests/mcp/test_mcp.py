@@ -49,9 +49,11 @@ log = recorder.logger("billing")
 fails = sys.argv[1] == "fail"
 request = {"model": "m-1", "messages": [{"role": "user", "content": "charge the card"}]}
 with recorder.run("triage", conversation_id="c-9") as run:
-    with run.span("chat", type="llm", attributes={"model": "m-1"}, body=json.dumps(request)) as span:
+    body = json.dumps(request)
+    with run.span("chat", type="llm", attributes={"model": "m-1"}, body=body) as span:
         span.end(attributes={"input_tokens": 120, "output_tokens": 30}, body="calling charge")
-    tool = run.span("charge", type="tool", attributes={"tool_call_id": "call_7"}, body='{"amount": 5}')
+    body = '{"amount": 5}'
+    tool = run.span("charge", type="tool", attributes={"tool_call_id": "call_7"}, body=body)
     if fails:
         run.log.error("card refused")
         error = ValueError("card refused")
@@ -612,7 +614,8 @@ def test_help_and_the_hint_do_not_load_mcp(home: Home) -> None:
     program = (
         "import sys\nfrom vestige.cli.main import cli\n"
         "cli(['mcp', '--install-hint'], standalone_mode=False)\n"
-        "sys.exit(any(name.partition('.')[0] in ('mcp', 'mcp_types', 'pydantic') for name in sys.modules))"
+        "packages = {name.partition('.')[0] for name in sys.modules}\n"
+        "sys.exit(bool(packages & {'mcp', 'mcp_types', 'pydantic'}))"
     )
 
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL)

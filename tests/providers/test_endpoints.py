@@ -21,13 +21,15 @@ from vestige.providers.endpoints import OTHER, find_endpoint
             "gemini-2.5-pro",
         ),
         (
-            "europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google/models/gemini-x:streamGenerateContent",
+            "europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google/"
+            "models/gemini-x:streamGenerateContent",
             "vertex",
             "streamGenerateContent",
             "gemini-x",
         ),
         (
-            "us-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:streamRawPredict",
+            "us-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/anthropic/"
+            "models/claude-x:streamRawPredict",
             "vertex",
             "messages",
             "claude-x",
@@ -73,7 +75,8 @@ def test_a_model_call_is_known_by_its_url(
         "api.openai.com/v1/responses/input_tokens",
         "api.anthropic.com/v1/messages/count_tokens",
         "api.anthropic.com/v1/messages/batches",
-        "us-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict",
+        "us-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/anthropic/"
+        "models/count-tokens:rawPredict",
         "generativelanguage.googleapis.com/v1beta/models/x:countTokens",
     ],
 )

@@ -28,7 +28,10 @@ NOW = 1_800_000_000 * 10**9
 
 
 def test_terms_are_read_as_they_are_meant() -> None:
-    text = 'is:Failed -tool:search cost>$0.1 tokens>=10k duration<5s since:2d "card \\"refused\\"" -slow'
+    text = (
+        "is:Failed -tool:search cost>$0.1 tokens>=10k "
+        'duration<5s since:2d "card \\"refused\\"" -slow'
+    )
 
     assert parse_filter(text, NOW) == (
         Term("is", ":", "failed"),

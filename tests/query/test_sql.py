@@ -69,11 +69,17 @@ def test_whatever_is_not_reading_is_refused(debugger: Debugger, query: str) -> N
     [
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n",
         "SELECT count(*) FROM spans a, spans b, spans c, spans d",
-        "WITH RECURSIVE n(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM n) SELECT length(x) FROM n",
+        (
+            "WITH RECURSIVE n(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM n)"
+            " SELECT length(x) FROM n"
+        ),
         "SELECT zeroblob(2000000000)",
         "SELECT group_concat(a.name || b.name || c.name) FROM spans a, spans b, spans c",
         "SELECT hex(zeroblob(8000000)) LIKE '%' || hex(zeroblob(20000)) || '1%'",
-        "SELECT count(*) FROM spans WHERE instr(hex(zeroblob(8000000)), hex(zeroblob(2000000)) || id)",
+        (
+            "SELECT count(*) FROM spans WHERE "
+            "instr(hex(zeroblob(8000000)), hex(zeroblob(2000000)) || id)"
+        ),
         "SELECT count(hex(zeroblob(number + 8000000))) FROM spans",
     ],
 )

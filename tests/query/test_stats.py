@@ -165,8 +165,14 @@ def test_tools_are_ranked_by_standing_cost_against_use(home: Home) -> None:
         "service that it needs is down",
         "tool        bytes/turn  ~tokens    in  calls    ok",
         f"delete_all        2.1k      {ranking.tools[0].tokens}  100%      0     –",
-        f"read              {ranking.tools[1].size_bytes}B       {ranking.tools[1].tokens}  100%      2    0%",
-        f"search             {ranking.tools[2].size_bytes}B       {ranking.tools[2].tokens}  100%      2  100%",
+        (
+            f"read              {ranking.tools[1].size_bytes}B       "
+            f"{ranking.tools[1].tokens}  100%      2    0%"
+        ),
+        (
+            f"search             {ranking.tools[2].size_bytes}B       "
+            f"{ranking.tools[2].tokens}  100%      2  100%"
+        ),
         "contributor  bytes/turn  ~tokens    in  calls    ok",
         "persona            300B       75  100%      –     –",
         "tool:search         50B       12  100%      2  100%",

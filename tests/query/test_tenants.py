@@ -326,7 +326,10 @@ REFUSED = [
     "WITH spans AS (SELECT * FROM main.spans) SELECT * FROM spans",
     "WITH own_ AS (SELECT * FROM main.runs) SELECT * FROM own_",
     "WITH snapshots AS (SELECT * FROM main.spans) SELECT * FROM slices, snapshots",
-    "WITH RECURSIVE runs(x) AS (SELECT id FROM main.runs UNION SELECT x FROM runs) SELECT * FROM runs",
+    (
+        "WITH RECURSIVE runs(x) AS (SELECT id FROM main.runs UNION SELECT x FROM runs)"
+        " SELECT * FROM runs"
+    ),
     "SELECT * FROM (WITH tenants AS (SELECT * FROM main.tenants) SELECT * FROM tenants)",
     # Views of the file itself, and the schema.
     "SELECT * FROM main.snapshots",

@@ -169,9 +169,18 @@ def test_bad_lines_among_good_ones_are_counted_and_passed_over() -> None:
         b'{"kind":"log"}',
         b'{"kind":"new","writer":"w","seq":true}',
         b'{"kind":"new","writer":"w","seq":1,"run_id":7}',
-        b'{"kind":"log","v":1,"writer":"w","seq":-1,"time_ns":1,"run_id":"r","component":"c","level":"info","message":"m"}',
-        b'{"kind":"log","v":2,"writer":"w","seq":1,"time_ns":1,"run_id":"r","component":"c","level":"info","message":"m","new":1e999}',
-        b'{"kind":"log","v":2,"writer":"w","seq":1,"time_ns":1,"run_id":"r","component":"c","level":"info","message":"m","new":"\xff"}',
+        (
+            b'{"kind":"log","v":1,"writer":"w","seq":-1,"time_ns":1,"run_id":"r",'
+            b'"component":"c","level":"info","message":"m"}'
+        ),
+        (
+            b'{"kind":"log","v":2,"writer":"w","seq":1,"time_ns":1,"run_id":"r",'
+            b'"component":"c","level":"info","message":"m","new":1e999}'
+        ),
+        (
+            b'{"kind":"log","v":2,"writer":"w","seq":1,"time_ns":1,"run_id":"r",'
+            b'"component":"c","level":"info","message":"m","new":"\xff"}'
+        ),
         b"[" * 100_000,
         b'{"a":' * 100_000,
         b"\xff",

@@ -20,7 +20,8 @@ SECRET_KEYS = (
 ).strip()
 OTHER_KEYS = (
     "prompt_tokens max_tokens completion_tokens token_count cache_read_tokens token_type "
-    "token_limit tokens total_tokens max_token tokenizer secret_name key keys inputTokens maxTokens "
+    "token_limit tokens total_tokens max_token tokenizer "
+    "secret_name key keys inputTokens maxTokens "
     "primary_key cache_key cookie_policy authorization_url api_key_name page_token tokenization "
     "passwordless secretary monkey token_budget first_token_ms keyboard author maxtoken nexttoken "
     "cookiecutter SecretArn password_field prompttokens"

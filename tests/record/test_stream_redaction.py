@@ -34,7 +34,10 @@ TEXTS = [
     KEYED,
     json.dumps({"path": "/tmp", "password": 'qu"ote', "pin": 1}),
     f"Authorization: Bearer {GITHUB}\nnext line",
-    "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\ndone",
+    (
+        "-----BEGIN PRIVATE KEY-----\n"
+        "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\ndone"
+    ),
     f"{OPENAI}{GITHUB}",
 ]
 

@@ -92,7 +92,8 @@ def _plant(recorder: vestige.Recorder, number: int) -> str:
         "model": "gpt-4o",
         "provider": "openai",
         "method": "POST",
-        "url": f"https://api.openai.com/v1/chat?api_key={SECRETS['password']}&k={SECRETS['openai']}",
+        "url": "https://api.openai.com/v1/chat"
+        f"?api_key={SECRETS['password']}&k={SECRETS['openai']}",
         **{f"request.header.{name.lower()}": value for name, value in HEADERS.items()},
     }
     with run.span(f"chat {SECRETS['slack']}", "llm", wire, body=json.dumps(request)) as call:

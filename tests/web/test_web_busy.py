@@ -47,7 +47,8 @@ def delay(page: Page, verb: str) -> None:
             const plain = window.fetch;
             window.fetch = async (address, options) => {{
                 const answer = await plain(address, options);
-                if (String(address).includes('/{verb}?')) await new Promise(done => setTimeout(done, {SLOW_MS}));
+                if (String(address).includes('/{verb}?'))
+                    await new Promise(done => setTimeout(done, {SLOW_MS}));
                 return answer;
             }};
         }}"""

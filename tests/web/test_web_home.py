@@ -353,7 +353,8 @@ def test_the_policy_lets_only_the_page_itself_run(browser: Browser, url: str) ->
             const script = document.createElement('script');
             try { script.textContent = 'window.pwned = 1' } catch {}
             document.body.append(script);
-            try { document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.pwned=1">') } catch {}
+            const html = '<img src=x onerror="window.pwned=1">';
+            try { document.body.insertAdjacentHTML('beforeend', html) } catch {}
             const image = new Image(); image.src = 'https://evil.example/x.png';
         }"""
     )

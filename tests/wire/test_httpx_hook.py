@@ -100,8 +100,9 @@ def test_an_async_call_is_captured_too(home: Home, capture: object) -> None:
 
     answer = (
         b'{"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-5-mini", '
-        b'"output": [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", '
-        b'"content": [{"type": "output_text", "text": "Hi", "annotations": []}]}], "created_at": 1, '
+        b'"output": [{"type": "message", "id": "msg_1", "role": "assistant", '
+        b'"status": "completed", "content": [{"type": "output_text", "text": "Hi", '
+        b'"annotations": []}]}], "created_at": 1, '
         b'"usage": {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}, "tools": [], '
         b'"parallel_tool_calls": true, "tool_choice": "auto"}'
     )

@@ -32,12 +32,14 @@ import litellm
 litellm.suppress_debug_info = True
 url = sys.argv[1]
 hello = [{"role": "user", "content": "Grüße"}]
-openai = dict(model="openai/m", api_base=url + "/v1", api_key="sk-test-47114711471147", messages=hello)
-claude = dict(model="anthropic/claude-x", api_base=url, api_key="sk-ant-47114711471147", messages=hello)
+openai_key, claude_key = "sk-test-47114711471147", "sk-ant-47114711471147"
+openai = dict(model="openai/m", api_base=url + "/v1", api_key=openai_key, messages=hello)
+claude = dict(model="anthropic/claude-x", api_base=url, api_key=claude_key, messages=hello)
 
 with vestige.default_recorder().run("sync"):
     print(litellm.completion(**openai).choices[0].message.content)
-    print("".join(part.choices[0].delta.content or "" for part in litellm.completion(stream=True, **openai)))
+    parts = litellm.completion(stream=True, **openai)
+    print("".join(part.choices[0].delta.content or "" for part in parts))
     print(litellm.completion(**claude).choices[0].message.content)
 
 async def main():

@@ -32,7 +32,8 @@ import aiohttp, anthropic, httpx, openai, requests
 
 url, word = sys.argv[1:3]
 hello = [{"role": "user", "content": f"say {word}"}]
-client = openai.OpenAI(base_url=url + "/v1", api_key=os.environ.get("KEY", "CANARYkey4711"), max_retries=1)
+key = os.environ.get("KEY", "CANARYkey4711")
+client = openai.OpenAI(base_url=url + "/v1", api_key=key, max_retries=1)
 print(client.chat.completions.create(model="m", messages=hello).choices[0].message.content)
 for event in client.chat.completions.create(model="m", messages=hello, stream=True):
     if event.choices:
@@ -41,14 +42,15 @@ claude = anthropic.Anthropic(base_url=url, api_key="CANARYkey4712")
 print(claude.messages.create(model="m", max_tokens=9, messages=hello).content[0].text)
 body = {"model": "m", "messages": hello}
 print(requests.post(url + "/v1/chat/completions", json={**body, "by": "requests"}).json()["model"])
-with requests.post(url + "/v1/chat/completions", json={**body, "stream": True}, stream=True) as answer:
+chat = url + "/v1/chat/completions"
+with requests.post(chat, json={**body, "stream": True}, stream=True) as answer:
     print(len(list(answer.iter_lines())))
 
 async def main():
     async with aiohttp.ClientSession() as session:
-        async with session.post(url + "/v1/chat/completions", json={**body, "by": "aiohttp"}) as answer:
+        async with session.post(chat, json={**body, "by": "aiohttp"}) as answer:
             print(answer.status, (await answer.json())["error"]["message"])
-        async with session.post(url + "/v1/chat/completions", json={**body, "stream": True}) as answer:
+        async with session.post(chat, json={**body, "stream": True}) as answer:
             print(len(await answer.read()))
     async with httpx.AsyncClient() as client:
         answer = await client.post(url + "/v1/chat/completions", json={**body, "by": "httpx"})
@@ -117,7 +119,10 @@ def test_an_agent_runs_again_offline_and_a_changed_request_is_shown(home: Home) 
 @pytest.mark.slow
 def test_an_answer_with_very_long_headers_is_replayed(home: Home) -> None:
     """They are cut in the recording; those before the cut are served, and nothing fails."""
-    agent = "import httpx, sys; print(httpx.post(sys.argv[1] + '/v1/chat/completions', json={'messages': []}).json())"
+    agent = (
+        "import httpx, sys; print(httpx.post(sys.argv[1] + "
+        "'/v1/chat/completions', json={'messages': []}).json())"
+    )
     run = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
     reply = chat()
     reply.headers["x-policy"] = "a" * 40_000

@@ -70,7 +70,8 @@ import vestige
 capture = vestige.capture_http()
 import httpx
 with vestige.default_recorder().run("agent"), vestige.warm():
-    answer = httpx.post(sys.argv[1], json={"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+    request = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    answer = httpx.post(sys.argv[1], json=request)
 print(answer.status_code, len(answer.content))
 capture.remove()
 """

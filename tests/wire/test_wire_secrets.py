@@ -232,7 +232,10 @@ def test_a_key_that_is_no_secret_is_not_masked_everywhere(key: str) -> None:
 
 def test_a_signature_of_one_request_is_masked_and_not_remembered() -> None:
     """Bedrock's differ with each call: a few hundred would crowd out the keys."""
-    signed = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20260101/us-east-1/bedrock/aws4_request, Signature=5d672d79c15b13162d9279b0"
+    signed = (
+        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20260101/us-east-1/bedrock/aws4_request, "
+        "Signature=5d672d79c15b13162d9279b0"
+    )
     headers = [("Authorization", signed), ("X-Amz-Security-Token", "FQoGZXIvYXdzEBYaD7Q2")]
 
     assert list(header_secrets(headers, "https://a.b/c")) == ["FQoGZXIvYXdzEBYaD7Q2"]

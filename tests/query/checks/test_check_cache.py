@@ -402,10 +402,16 @@ HOSTILE = [
     "{",
     '{"messages": []}',
     '{"messages": [7, null, {"role": 5, "content": {"a": [1]}}, {"role": "user"}]}',
-    '{"messages": [{"role": "tool", "tool_call_id": 7, "content": [{"text": 9}]}], "model": 3, "tools": 1}',
+    (
+        '{"messages": [{"role": "tool", "tool_call_id": 7, '
+        '"content": [{"text": 9}]}], "model": 3, "tools": 1}'
+    ),
     '{"contents": [{"parts": 3}], "tools": {}}',
     '{"model": "m", "input": [{"type": "function_call_output", "output": 4}]}',
-    '{"choices": [{"message": {"tool_calls": [{"function": 3}]}, "finish_reason": []}], "usage": "x"}',
+    (
+        '{"choices": [{"message": {"tool_calls": [{"function": 3}]}, "finish_reason": []}],'
+        ' "usage": "x"}'
+    ),
     "\u202e{\x00}" * 50,
     "[" * 5000,
 ]

@@ -385,7 +385,8 @@ def fork():
         assert os.waitpid(pid, 0)[1] == 0
 
 def helper(stop):
-    source = "import vestige, sys; vestige.default_recorder(); print(1, flush=True); sys.stdin.read()"
+    source = "import vestige, sys; vestige.default_recorder(); "
+    source += "print(1, flush=True); sys.stdin.read()"
     child = subprocess.Popen([sys.executable, "-c", source], stdin=-1, stdout=-1)
     child.stdout.readline()
     stop(child)

@@ -26,7 +26,9 @@ from vestige.query.checks import check, make_finding
 )
 def no_haste(evidence):
     for span in evidence.of_type("tool"):
-        yield make_finding(evidence, "no-haste", cause=span.id, message="too quick", evidence=[span.id])
+        yield make_finding(
+            evidence, "no-haste", cause=span.id, message="too quick", evidence=[span.id]
+        )
 """
 
 
