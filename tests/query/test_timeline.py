@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.query.views.show import header, list_data, show_data, stamps
+from vestige.query.run_as_data import list_data, show_data
+from vestige.query.views.show import header, stamps
 from vestige.query.views.timeline import Line, timeline
 from vestige.record.run import BodyRef, LogInfo, Run, RunInfo, SpanInfo
 

@@ -6,7 +6,8 @@
     with open_path("runs/3d1957bd-...") as debugger: ...    # an AgentDbg run, likewise
     with open_ids(home, "a.wink#3", "b.wink") as ...        # paths in place of ids
 
-The journals of a home are ingested before it is opened read-only.
+The journals of a home are ingested before it is opened read-only. The readers of files are
+imported only for files: most commands open a home.
 
 Elsewhere: files are loaded into temporary stores in transfer/temp_store.py.
 """
@@ -29,22 +30,11 @@ from vestige.limits import COPY_MAX
 from vestige.query.debugger import Debugger
 from vestige.query.formatting import single_line
 from vestige.settings import find_store
-from vestige.transfer.compressed_file import decompress, is_compressed
-from vestige.transfer.import_runs import find_format
-from vestige.transfer.temp_store import (
-    TempStore,
-    load_copy,
-    load_head,
-    load_journal,
-    load_runs,
-    load_several,
-)
-from vestige.transfer.text_encoding import find_wide_encoding
-from vestige.transfer.view_while_importing import import_in_background, is_long_source
 
 if TYPE_CHECKING:
     from vestige.record.run import RunInfo
     from vestige.store.protocol import CheckResult, Store
+    from vestige.transfer.temp_store import TempStore
 
 STORE_SUFFIX = ".db"
 
@@ -69,12 +59,17 @@ def open_path(
     home = get_home(path)
     if home.root.is_file():
         return _open_file(home.root, glance=glance)
-    if home.root.is_dir() and not _is_home(home.root) and find_format(home.root) is not None:
-        return _open_runs(home.root, glance=glance)
+    if home.root.is_dir() and not _is_home(home.root):
+        from vestige.transfer.import_runs import find_format
+
+        if find_format(home.root) is not None:
+            return _open_runs(home.root, glance=glance)
     return _open_home(home)
 
 
 def _open_runs(path: Path, *, glance: bool) -> Debugger:
+    from vestige.transfer.temp_store import load_head, load_runs
+
     head = load_head(path) if glance else None
     if head is None:
         return _debug_store(path, load_runs(path))
@@ -92,9 +87,13 @@ def is_source(text: str) -> bool:
         return False
     path = Path(split_source(text)[0])
     try:
+        if not path.exists():
+            return False
+        from vestige.transfer.import_runs import find_format
+
         if path.is_file() and _plain_suffix(path) in (JOURNAL_SUFFIX, STORE_SUFFIX):
             return True
-        return path.exists() and (_is_home(path) or find_format(path) is not None)
+        return _is_home(path) or find_format(path) is not None
     except UnreadableError:  # a damaged compressed file: opening it says why
         return True
     except OSError:
@@ -103,6 +102,8 @@ def is_source(text: str) -> bool:
 
 def _plain_suffix(path: Path) -> str:
     """Return the suffix of a file, without that of its compression."""
+    from vestige.transfer.compressed_file import is_compressed
+
     return path.with_suffix("").suffix if is_compressed(path) else path.suffix
 
 
@@ -120,6 +121,8 @@ def open_as_home(text: str) -> Iterator[tuple[Home, bool]]:
 
     The home of a long file has its beginning, and gets the rest while it is shown.
     """
+    from vestige.transfer.view_while_importing import import_in_background, is_long_source
+
     path = Path(split_source(text)[0])
     if path.is_dir() and _is_home(path):
         yield get_home(path), True
@@ -178,6 +181,8 @@ def open_ids(
             snapshots = [split_source(each)[1] or None if each else None for each in sources]
             yield debugger, snapshots
         return
+    from vestige.transfer.temp_store import load_several
+
     temporary, runs = load_several([Path(path) for path in paths])
     with _debug_store(Path(paths[0]), temporary) as debugger:
         yield debugger, [_find_id(runs, each) for each in sources]
@@ -185,6 +190,8 @@ def open_ids(
 
 def _explain_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -> NotFoundError:
     """Return an error about a path, if an id that was not found looks like one."""
+    from vestige.transfer.text_encoding import find_wide_encoding
+
     for text in ids:
         # The error may be about something else, such as a body.
         not_found = f"{single_line(text or '', 80)!r} not found"
@@ -235,6 +242,8 @@ def _open_home(home: Home) -> Debugger:
     lag = catch_up(home)
     at = "" if is_default(home) else _format_home_option(home.root)
     if lag is not None and not lag.can_write and _should_copy(home):
+        from vestige.transfer.temp_store import load_copy
+
         copy = load_copy(home)
         debugger = Debugger(
             copy.store,
@@ -316,6 +325,10 @@ def _store_findings(location: str | Path, run: RunInfo, results: Sequence[CheckR
 
 def _open_file(path: Path, *, glance: bool) -> Debugger:
     from vestige.store.open import open_store
+    from vestige.transfer.compressed_file import decompress
+    from vestige.transfer.import_runs import find_format
+    from vestige.transfer.temp_store import load_journal
+    from vestige.transfer.text_encoding import find_wide_encoding
 
     if _plain_suffix(path) != path.suffix and _plain_suffix(path) in (JOURNAL_SUFFIX, STORE_SUFFIX):
         path = decompress(path)

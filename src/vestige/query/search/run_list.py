@@ -18,6 +18,7 @@ from vestige.limits import LIST_MAX
 from vestige.query import formatting
 from vestige.query.failures.top_findings import Examine, find_top_findings
 from vestige.query.ids.lineage import Lineage, find_origins
+from vestige.query.run_as_data import list_data
 from vestige.query.search import run_order
 from vestige.query.search.grep import add_hits
 from vestige.query.search.run_titles_and_results import RunText, read_run_texts
@@ -29,7 +30,6 @@ from vestige.query.search.totals_of_matching_runs import (
 )
 from vestige.query.stats.costs import Cost, run_costs
 from vestige.query.text_layout import CommandAnswer, columns, drop_columns, fit_page
-from vestige.query.views.show import list_data
 from vestige.record.finding import Finding
 from vestige.record.run import UNKNOWN, RunInfo
 from vestige.store.protocol import ConversationInfo, NoteSummary, RunFilter, Store, Term

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 from vestige.errors import VestigeError
 from vestige.limits import PREVIEW_MAX
 from vestige.query import formatting
+from vestige.query.run_as_data import run_data
 from vestige.query.text_layout import CommandAnswer, columns, fit, quoted
-from vestige.query.views.show import run_data
 from vestige.record.run import BodyRef, Run, SpanInfo
 from vestige.store.protocol import Store
 

@@ -24,6 +24,7 @@ import msgspec
 from vestige.errors import UsageError, VestigeError
 from vestige.limits import LABEL_MAX, LABELLED_ARGUMENTS_MAX, OUTLINE_MESSAGE_MAX, OUTLINE_ROWS_MAX
 from vestige.query import formatting
+from vestige.query.run_as_data import run_data
 from vestige.query.stats.costs import Cost, run_costs
 from vestige.query.text_layout import CommandAnswer, fit
 from vestige.query.views.lines.common_attributes import (
@@ -32,7 +33,6 @@ from vestige.query.views.lines.common_attributes import (
     find_common_attributes,
     find_repeated_attributes,
 )
-from vestige.query.views.show import run_data
 from vestige.query.views.timeline import NOT_SHOWN, format_attributes
 from vestige.query.views.tree_summary import render_tree
 from vestige.record.otlp_sequence_numbers import order_group

@@ -18,6 +18,7 @@ from vestige.query.failures.check import (
 )
 from vestige.query.failures.recorded_test_cases import render_failed_cases
 from vestige.query.ids.lineage import Lineage
+from vestige.query.run_as_data import run_data
 from vestige.query.shorten_text import fold_text
 from vestige.query.stats.costs import Cost, format_dollars
 from vestige.query.text_layout import CommandAnswer, cost, fit, show_recorded_ids, unread_line
@@ -26,7 +27,7 @@ from vestige.query.trajectory.first_and_last_steps import FirstAndLastSteps
 from vestige.query.trajectory.headline import shorten_headline, step_result, step_title
 from vestige.query.views.lines.common_attributes import find_common
 from vestige.query.views.notes import note_data, note_lines
-from vestige.query.views.show import header, run_data, stamps
+from vestige.query.views.show import header, stamps
 from vestige.record.note import Note
 from vestige.record.run import Run, RunInfo
 

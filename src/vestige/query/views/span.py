@@ -13,13 +13,13 @@ from vestige.query.evidence import Evidence
 from vestige.query.failures.faulthandler_dump import format_dump
 from vestige.query.failures.stall_report import format_stacks, is_stall
 from vestige.query.failures.traceback_parsing import format_frames
+from vestige.query.run_as_data import log_data, span_data
 from vestige.query.stats.costs import span_costs
 from vestige.query.text_layout import CommandAnswer, fit, quoted
 from vestige.query.trajectory.file_edits import ARGUMENTS_MAX, FileEdit, find_edits
 from vestige.query.trajectory.span_roles import get_tool_name
 from vestige.query.views.lines.common_attributes import find_common, is_redundant, render_common
 from vestige.query.views.notes import note_data, note_lines
-from vestige.query.views.show import log_data, span_data
 from vestige.record.note import Note
 from vestige.record.run import BodyRef, LinkInfo, LogInfo, Run, SpanInfo
 from vestige.record.types import MODEL_CALL_TYPES

@@ -27,8 +27,8 @@ from vestige.limits import MIB
 from vestige.query import formatting
 from vestige.query.evidence import Evidence
 from vestige.query.ids.resolve import STATES, get_state, states_by_index
+from vestige.query.run_as_data import run_data
 from vestige.query.text_layout import CommandAnswer, fit
-from vestige.query.views.show import run_data
 from vestige.query.views.state_diff import SliceChange, diff_states, short_type
 from vestige.record.run import Run, SpanInfo
 

@@ -21,6 +21,7 @@ from vestige.errors import UsageError
 from vestige.limits import TRANSCRIPT_ITEMS, TRANSCRIPT_ITEMS_MAX
 from vestige.query import formatting
 from vestige.query.evidence import Evidence
+from vestige.query.run_as_data import run_data
 from vestige.query.shorten_text import fold_text
 from vestige.query.text_layout import CommandAnswer, truncate_line, unread_line
 from vestige.query.token_budget import count_fitting, count_tokens
@@ -44,7 +45,6 @@ from vestige.query.views.lines.page_limits import (
     get_page_level,
     iter_levels,
 )
-from vestige.query.views.show import run_data
 from vestige.query.views.transcript_items import Item, Items
 from vestige.record.prompt_segments import parse_segments
 

@@ -38,7 +38,7 @@ from vestige.limits import (
 )
 from vestige.query import formatting
 from vestige.query.ids.resolve import resolve
-from vestige.query.views.show import run_data
+from vestige.query.run_as_data import run_data
 from vestige.record.redaction.output_redaction import redact_values
 from vestige.server.auth import GuardedRoute, identify, principal
 from vestige.server.responses import ApiError, encode
