@@ -460,7 +460,7 @@ def test_the_help_of_the_whole_lists_commands_in_the_order_of_a_first_session() 
     places = [text.index(f"\n  {name} ") for name in LISTED]
     assert places == sorted(places)
     assert COMMANDS[:4] == ["run", "replay", "list", "show"]
-    assert len(LISTED) <= 34
+    assert len(LISTED) <= 30
     assert not [name for name in ALIASES if f"\n  {name} " in text]
     assert "..." not in text.partition("Record:")[2]  # no help is cut in a sentence
 

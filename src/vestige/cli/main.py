@@ -24,8 +24,6 @@ SECTIONS: Final = {
     "View": {
         "list": "vestige.cli.view.list:list_runs",
         "show": "vestige.cli.view.show:show",
-        "overview": "vestige.cli.view.overview:overview",
-        "transcript": "vestige.cli.view.transcript:transcript",
         "span": "vestige.cli.view.span:span",
         "body": "vestige.cli.view.body:body",
         "ui": "vestige.cli.view.ui:ui",
@@ -54,13 +52,11 @@ SECTIONS: Final = {
         "note": "vestige.cli.manage.note:note",
         "import": "vestige.cli.manage.import_export:import_runs",
         "export": "vestige.cli.manage.import_export:export",
-        "validate": "vestige.cli.manage.validate:validate",
         "bundle": "vestige.cli.manage.command_groups:bundle",
         "store": "vestige.cli.manage.command_groups:store",
     },
     "Serve & integrate": {
         "server": "vestige.cli.manage.command_groups:server",
-        "ship": "vestige.cli.serve.ship:ship",
         "mcp": "vestige.cli.serve.mcp:mcp",
         "setup": "vestige.cli.serve.setup_telemetry:setup",
         "skill": "vestige.cli.diagnose.skill:skill",
@@ -69,6 +65,8 @@ SECTIONS: Final = {
 """Every command with its module and function, in the order in which a newcomer needs them."""
 
 ALIASES: Final = {
+    "overview": "vestige.cli.view.overview:overview",
+    "transcript": "vestige.cli.view.transcript:transcript",
     "outline": "vestige.cli.view.outline:outline",
     "state": "vestige.cli.view.state:state",
     "files": "vestige.cli.view.files:files",
@@ -83,10 +81,12 @@ ALIASES: Final = {
     "unpin": "vestige.cli.manage.pin:unpin",
     "prune": "vestige.cli.manage.prune:prune",
     "debug": "vestige.cli.view.debug:debug",
+    "validate": "vestige.cli.manage.validate:validate",
     "artifacts": "vestige.cli.manage.merge_artifacts:artifacts",
     "repro": "vestige.cli.diagnose.repro:repro",
     "serve": "vestige.cli.serve.serve:serve",
     "keys": "vestige.cli.serve.keys:keys",
+    "ship": "vestige.cli.serve.ship:ship",
     "help": "vestige.cli.diagnose.skill:help_component",
 }
 """Commands that work and are not listed: each is also a view, or an entry of a group."""

@@ -29,10 +29,12 @@ STORE: Final = {
 SERVER: Final = {
     "start": "vestige.cli.serve.serve:serve",
     "keys": "vestige.cli.serve.keys:keys",
+    "ship": "vestige.cli.serve.ship:ship",
 }
 
 BUNDLE: Final = {
     "show": "vestige.cli.view.debug:debug",
+    "validate": "vestige.cli.manage.validate:validate",
     "merge": "vestige.cli.manage.merge_artifacts:merge",
     "repro": "vestige.cli.diagnose.repro:repro",
 }
@@ -79,18 +81,20 @@ store = CommandGroup(
 server = CommandGroup(
     "server",
     SERVER,
-    "Serve runs over HTTP, and manage access keys.",
+    "Serve runs over HTTP, manage keys, send runs to a server.",
     """
   vestige server start                             serve this machine
   vestige server keys add ci --scope runs:read     create an access key
+  vestige server ship --to https://example.com     send recorded runs to a server
 """,
 )
 bundle = CommandGroup(
     "bundle",
     BUNDLE,
-    "Show, merge and reproduce bundles.",
+    "Show, check, merge and reproduce bundles.",
     """
   vestige bundle show crash.wink                  look into a debug bundle
+  vestige bundle validate run.json                check a bundle, or a run of another format
   vestige bundle merge shard-1 shard-2 -o all     merge artifact bundles
   vestige bundle repro tests/artifacts/shop/...   run failed tests again
 """,

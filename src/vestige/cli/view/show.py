@@ -78,8 +78,9 @@ def show(
     budget: int | None,
     **options: Any,
 ) -> None:
-    """Show a run: its steps on a terminal, else one line per span or log record, oldest first.
+    """Show a run as steps, overview, transcript, files or state.
 
+    On a terminal, the default is its steps, else one line per span or log record, oldest first.
     A step is one model call and what it did. `--tree` shows the spans on a terminal, too, and so
     does every option that selects spans. Attributes that all spans share are shown once.
 
