@@ -225,7 +225,7 @@ class Debugger:
 
     def overview(self, id: str | None = None, *, ids: bool = False) -> OverviewAnswer:
         """Return the summary of a run; `ids` shows the recorded ids of spans."""
-        from vestige.query.ids.lineage import find_lineage
+        from vestige.query.ids.lineage import find_lineage, find_same_program
         from vestige.query.search.last_good_run import find_last_good
         from vestige.query.stats.costs import run_costs
         from vestige.query.trajectory.first_and_last_steps import read_first_and_last_steps
@@ -249,6 +249,7 @@ class Debugger:
         answer = OverviewAnswer(run, ends, report, last_good, surfaces, cost, found_as, notes)
         answer.ids, answer.unread = ids, self.unread
         answer.lineage = find_lineage(self.store, run)
+        answer.same_program = find_same_program(self.store, run.info)
         return self._placed(answer)
 
     def notes(self, id: str | None = None) -> NotesAnswer:

@@ -198,6 +198,25 @@ def test_data_that_was_made_up_after_a_failed_tool_is_found(home: Home) -> None:
     assert (found.kind, found.cause) == ("answer/made-up", called.id)
 
 
+@pytest.mark.parametrize(
+    ("words", "is_found"),
+    [
+        ("I will use made-up prices", True),
+        ("the share of the population made up by the penguins on the island", False),
+        ("the board is made up entirely of members", False),
+    ],
+)
+def test_parts_that_make_up_a_whole_are_not_made_up(home: Home, words: str, is_found: bool) -> None:
+    with recording(home) as run:
+        think(run, request(text=TASK), answer(call({"city": "Oslo"})))
+        use(run, error=ConnectionError("503"))
+        code_step(run, f"Now {words}.\n```py\nprint(12)\n```")
+
+    kinds = [found.kind for found in findings(home, unsupported_answers.unsupported_answer)]
+
+    assert kinds == (["answer/made-up"] if is_found else [])
+
+
 def test_a_task_that_asks_for_a_simulation_gets_one(home: Home) -> None:
     with recording(home) as run:
         code_step(run, "I simulate it.\n```py\nrun()\n```", task="Simulate 100 dice rolls.")

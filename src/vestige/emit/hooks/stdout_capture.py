@@ -47,7 +47,7 @@ class Prints:
             try:
                 text = arguments[0]
                 if not self._allowance.is_spent:
-                    self._add(text, thread, sys._getframe(1))
+                    self._add(text, thread, _find_caller())
                 elif text.endswith("\n"):
                     self._allowance.count_skipped()
             except Exception:  # noqa: BLE001  # the program continues
@@ -56,14 +56,14 @@ class Prints:
                 SUPPRESSED.discard(thread)
         return written
 
-    def _add(self, text: str, thread: int, frame: FrameType) -> None:
+    def _add(self, text: str, thread: int, frame: FrameType | None) -> None:
         line = self._unfinished.get(thread)
         if line is None:
             line = self._unfinished[thread] = _Unfinished()
         line.add(text, frame)
         if not text.endswith("\n"):
             return
-        by_traceback = frame.f_globals.get("__name__") == "traceback"
+        by_traceback = frame is not None and frame.f_globals.get("__name__") == "traceback"
         if by_traceback and (text[:1].isspace() or text.startswith("Traceback ")):
             return  # The last line of the traceback follows.
         del self._unfinished[thread]
@@ -108,6 +108,14 @@ class Prints:
         SUPPRESSED.intersection_update((get_ident(),))
 
 
+def _find_caller() -> FrameType | None:
+    """Return the frame that prints; None if the interpreter prints the argument of `sys.exit`."""
+    try:
+        return sys._getframe(2)
+    except ValueError:
+        return None
+
+
 class _Unfinished:
     """The part of a line that a thread has printed so far."""
 
@@ -119,8 +127,9 @@ class _Unfinished:
         self.origin: tuple[CodeType, int] | None = None
         """The code and line number of the last write."""
 
-    def add(self, text: str, frame: FrameType) -> None:
-        self.origin = frame.f_code, frame.f_lineno
+    def add(self, text: str, frame: FrameType | None) -> None:
+        if frame is not None:
+            self.origin = frame.f_code, frame.f_lineno
         if "\r" in text and "\n" not in text:
             self.parts, self.size = [], 0  # A progress bar overwrites its line.
         room = PRINT_MAX - self.size

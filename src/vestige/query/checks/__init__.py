@@ -50,6 +50,7 @@ FAMILIES = (
     "vestige.query.checks.progress.detours",
     "vestige.query.checks.progress.time_and_usage",
     "vestige.query.checks.progress.delivery",
+    "vestige.query.checks.process.exit_status",
     "vestige.query.checks.process.recording_health",
 )
 """Modules that register checks, in the order in which findings of equal rank are listed."""

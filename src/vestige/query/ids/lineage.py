@@ -1,7 +1,8 @@
-"""The origin of a run that `vestige replay` made, and the runs that were forked from a run.
+"""The origin of a run that `vestige replay` made, its forks, and other runs of its program.
 
 find_lineage(store, run)         the replayed run, and where a fork began
 find_family(store, run)          the same, with the forks of the run and the command that forks it
+find_same_program(store, info)   other listed runs of the same command or process
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ RUN, SPAN, SET = "replay.run", "replay.span", "replay.set"
 """Attributes of a run: its origin, the call at which it was forked, and the changes."""
 FORKS_MAX: Final = 20
 """Newest replays and forks of a run that are returned."""
+SAME_PROGRAM_MAX: Final = 6
 CHANGE_SHOWN: Final = 80
 _ON_THE_WIRE: Final = frozenset(("method", "url", "attempt"))
 """Attributes of a call that was recorded with its HTTP request, so that it can be replayed."""
@@ -179,6 +181,15 @@ class Family(Answer):
             "command": self.command,
             "can_fork": self.can_fork,
         }
+
+
+def find_same_program(store: Store, info: RunInfo) -> list[RunInfo]:
+    """Return the newest other runs that the command or process of a run has in the list."""
+    found: dict[str, RunInfo] = {}
+    for process in filter(None, (info.id, info.process_run)):
+        of_process = RunFilter(of_process=process, tenant_of=info.id, limit=SAME_PROGRAM_MAX)
+        found |= {run.id: run for run in store.list_runs(of_process) if run.id != info.id}
+    return list(found.values())
 
 
 def find_family(store: Store, run: Run) -> Family:

@@ -127,7 +127,8 @@ def _find_task(ends: RunInputsOutputs, bodies: Mapping[int, str]) -> str:
         if text.strip():
             from vestige.query.trajectory.headline import extract_task
 
-            return extract_task(text)
+            if task := extract_task(text).strip():
+                return task
     text = _get_text(ends.request, bodies)
     if not text:
         return ""

@@ -234,8 +234,8 @@ def _find_root_task(evidence: Evidence, drafts: Drafts) -> Item | None:
     """Return the input of the run, or of its first agent."""
     for span in _outermost(evidence, drafts):
         item = body_item(evidence, span, "input", "user")
-        if item is not None and item.text.strip():
-            item.text = extract_task(item.text)
+        if item is not None and (task := extract_task(item.text)).strip():
+            item.text = task
             return item
     return None
 

@@ -191,9 +191,16 @@ def _last_code_line(code: str) -> str:
 
 # --- the run --------------------------------------------------------------------------------------
 
+_NO_CONTENT: Final = frozenset(["", "{}", "[]", "null", '""'])
+
 
 def extract_task(text: str) -> str:
-    """Return the task in an agent's input, which may be JSON with a member such as `task`."""
+    """Return the task in an agent's input, which may be JSON with a member such as `task`.
+
+    Empty if the input has no content: a function without arguments has the input `{}`.
+    """
+    if text.strip() in _NO_CONTENT:
+        return ""
     value: Any = text
     for _ in range(6):
         if isinstance(value, str):

@@ -40,7 +40,7 @@ def find_task_input(evidence: Evidence) -> str:
     """Return the recorded input of the run or of its first agent; empty if there is none."""
     spans = [evidence.root, next(filter(is_agent, evidence.run.spans), None)]
     texts = (_read(evidence, span) for span in spans)
-    return next((text for text in texts if text.strip()), "")
+    return next((text for text in texts if extract_task(text).strip()), "")
 
 
 def is_same_task(a: str, b: str) -> bool:

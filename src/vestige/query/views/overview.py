@@ -39,6 +39,7 @@ SENTENCE_MAX = 160
 TYPES_SHOWN = 10
 TASK_SHOWN = 1_200
 ANSWER_SHOWN = 400
+SAME_PROGRAM_SHOWN = 4
 HEADLINE_SHOWN = 220
 HEADLINE_LEAST = 100
 """Characters of a step's headline, with room and without."""
@@ -65,6 +66,8 @@ class OverviewAnswer(CommandAnswer):
     notes: Sequence[Note] = ()
     lineage: Lineage | None = None
     """The run that this one is a replay or a fork of."""
+    same_program: Sequence[RunInfo] = ()
+    """Other runs of the process, or of the command, that recorded this run."""
     ids: bool = False
     """Show the recorded ids of spans in place of the short ones."""
     unread: int = 0
@@ -93,6 +96,7 @@ class OverviewAnswer(CommandAnswer):
             *self._span_counts(),
             *self._cost(),
             *note_lines(self.notes, lambda: self.command("notes", short)),
+            *self._same_program(),
             *self._last_good(),
             *map(self.add_options, self.surfaces),
         ]
@@ -258,6 +262,14 @@ class OverviewAnswer(CommandAnswer):
             rows.append(f"… {formatting.pluralize(rest, 'more finding')}: {check}")
         return rows
 
+    def _same_program(self) -> list[str]:
+        runs = [
+            f"{run.short_id} {formatting.single_line(run.name, 40)} ({run.outcome})"
+            for run in self.same_program[:SAME_PROGRAM_SHOWN]
+        ]
+        more = ", ..." if len(self.same_program) > SAME_PROGRAM_SHOWN else ""
+        return [f"same program: {', '.join(runs)}{more}"] if runs else []
+
     def _last_good(self) -> list[str]:
         good = self.last_good
         if good is None:
@@ -287,7 +299,7 @@ class OverviewAnswer(CommandAnswer):
         """Return the main finding of the first chain as a sentence, a detail and its place."""
         chains = find_chains(self.run, self.report.findings)
         if not chains:
-            return self._exit_status()
+            return None
         main = find_main(chains[0])
         sentence, colon, detail = main.message.partition(": ")
         if not colon or len(sentence) > SENTENCE_MAX or any(mark in sentence for mark in '{["('):
@@ -300,21 +312,6 @@ class OverviewAnswer(CommandAnswer):
             "kind": main.kind,
             "span": short.get(main.cause or ""),
             "step": None if step is None else step.number,
-        }
-
-    def _exit_status(self) -> dict[str, Any] | None:
-        """Return the exit status as the cause of a failed run for which no check has one."""
-        root = next((span for span in self.run.spans if span.parent_id is None), None)
-        status = None if root is None else root.attributes.get("exit_code")
-        if root is None or root.status == "ok" or not isinstance(status, int) or not status:
-            return None
-        return {
-            "sentence": f"The program exited with status {status}",
-            "detail": "No check found a reason.",
-            "severity": "error",
-            "kind": "exit",
-            "span": root.short_id,
-            "step": None,
         }
 
     def data(self) -> dict[str, Any]:
@@ -337,6 +334,7 @@ class OverviewAnswer(CommandAnswer):
             "unpriced_models": [] if self.cost_usd is None else list(self.cost_usd.unknown),
             "common_attributes": find_common(self.run.spans),
             "good_run": None if self.last_good is None else run_data(self.last_good),
+            "same_program": [run_data(run) for run in self.same_program],
             "lineage": None if self.lineage is None else self.lineage.data(),
             "stamps": stamps(self.run),
             "notes": note_data(self.run.spans, self.notes),

@@ -58,7 +58,7 @@ _REFUSAL = re.compile(
 )
 _MADE_UP = re.compile(
     r"\b(?:simulat(?:e|es|ed|ing)|hypothetical(?:ly)?|placeholders?(?! text)"
-    r"|fabricat(?:e|ed|ing)|pretend|made[- ]up(?! of)|dummy|mock(?:ed|ing)?"
+    r"|fabricat(?:e|ed|ing)|pretend|made[- ]up(?!(?: \w+ly)? (?:of|by|from))|dummy|mock(?:ed|ing)?"
     r"|plausible|for (?:demonstration|illustration)"
     r"|for the sake of (?:argument|example|this)|let'?s (?:say|assume|suppose)|I(?:'ll| will"
     r"| must)? "
@@ -95,7 +95,7 @@ _FINAL_CALL = re.compile(r"(?:final_answer|submit|finish)\s*\((.*)\)", re.DOTALL
     severity="warning",
     confidence=0.7,
     false_positives="a question that needs no data; an agent whose job is to simulate",
-    version=4,
+    version=5,
 )
 def unsupported_answer(evidence: Evidence) -> Iterator[Finding]:
     yield from islice(_find_unsupported(evidence), FINDINGS_MAX)
