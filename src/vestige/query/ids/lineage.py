@@ -2,7 +2,7 @@
 
 find_lineage(store, run)         the replayed run, and where a fork began
 find_family(store, run)          the same, with the forks of the run and the command that forks it
-find_same_program(store, info)   other listed runs of the same command or process
+find_same_program(store, info)   the runs that its program opened, and its command if that failed
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vestige.query.answer import Answer
 from vestige.query.ids.resolve import resolve
 from vestige.query.token_budget import count_fitting, count_tokens
 from vestige.record.redaction.output_redaction import redact_text
-from vestige.record.run import Run, RunInfo, SpanInfo
+from vestige.record.run import NOT_FAILED, Run, RunInfo, SpanInfo
 from vestige.store.protocol import RunFilter, Store, Term
 
 if TYPE_CHECKING:
@@ -184,12 +184,13 @@ class Family(Answer):
 
 
 def find_same_program(store: Store, info: RunInfo) -> list[RunInfo]:
-    """Return the newest other runs that the command or process of a run has in the list."""
-    found: dict[str, RunInfo] = {}
-    for process in filter(None, (info.id, info.process_run)):
-        of_process = RunFilter(of_process=process, tenant_of=info.id, limit=SAME_PROGRAM_MAX)
-        found |= {run.id: run for run in store.list_runs(of_process) if run.id != info.id}
-    return list(found.values())
+    """Return the newest runs that the program of a run opened, and its command if that failed."""
+    of_process = RunFilter(of_process=info.id, tenant_of=info.id, limit=SAME_PROGRAM_MAX)
+    opened = [run for run in store.list_runs(of_process) if run.id != info.id]
+    if info.process_run is None:
+        return opened
+    command = [run for run in store.find_runs(info.process_run) if run.id == info.process_run]
+    return [run for run in command if run.outcome not in NOT_FAILED] + opened
 
 
 def find_family(store: Store, run: Run) -> Family:

@@ -67,7 +67,7 @@ class OverviewAnswer(CommandAnswer):
     lineage: Lineage | None = None
     """The run that this one is a replay or a fork of."""
     same_program: Sequence[RunInfo] = ()
-    """Other runs of the process, or of the command, that recorded this run."""
+    """The runs that the program of this run opened, and its command if that failed."""
     ids: bool = False
     """Show the recorded ids of spans in place of the short ones."""
     unread: int = 0
