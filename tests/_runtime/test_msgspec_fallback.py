@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import vestige
 from vestige._runtime import msgspec_fallback as pure
 from vestige._runtime.re_compat import re, remove_possessive
 
@@ -146,3 +151,43 @@ def test_values_that_msgspec_refuses_are_refused(text: bytes, expected: Any) -> 
         msgspec.json.decode(text, type=expected)
     with pytest.raises(pure.ValidationError):
         pure.json.decode(text, type=expected)
+
+
+def test_a_hook_encodes_other_types_as_with_msgspec() -> None:
+    value = {"path": Path("a"), "parts": [Path("b"), 1]}
+    assert pure.json.encode(value, enc_hook=str) == msgspec.json.encode(value, enc_hook=str)
+
+    with_raw = {"path": Path("a"), "raw": pure.Raw(b"[1]")}
+    assert pure.json.encode(with_raw, enc_hook=str) == b'{"path":"a","raw":[1]}'
+
+
+def test_every_use_of_msgspec_in_the_recorder_works_with_the_replacement() -> None:
+    """A missing argument is only noticed where msgspec cannot be imported."""
+    for path, use in uses_of_msgspec():
+        found: Any = pure
+        called = use.func if isinstance(use, ast.Call) else use
+        for name in ast.unparse(called).split(".")[1:]:
+            found = getattr(found, name, None)
+            assert found is not None, f"{path}:{use.lineno}: {ast.unparse(use)}"
+        if isinstance(use, ast.Call) and inspect.isfunction(found):
+            names = {word.arg: None for word in use.keywords if word.arg}
+            inspect.signature(found).bind(*use.args, **names)
+
+
+def uses_of_msgspec() -> Iterator[tuple[Path, ast.Attribute | ast.Call]]:
+    """Yield the attributes and calls of msgspec in modules that an agent's process imports."""
+    for path in Path(vestige.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "import msgspec\n" not in text or "msgspec_or_fallback import" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            called = node.func if isinstance(node, ast.Call) else node
+            if isinstance(called, ast.Attribute) and is_of_msgspec(called):
+                assert isinstance(node, (ast.Attribute, ast.Call))
+                yield path, node
+
+
+def is_of_msgspec(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "msgspec"

@@ -147,43 +147,59 @@ def _to_json_value(value: Any) -> Any:
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
-def _make_encoder(sort_keys: bool) -> _json.JSONEncoder:
+def _make_encoder(
+    sort_keys: bool, enc_hook: Callable[[Any], Any] | None = None
+) -> _json.JSONEncoder:
+    def convert(value: Any) -> Any:
+        try:
+            return _to_json_value(value)
+        except TypeError:
+            if enc_hook is None:
+                raise
+            return enc_hook(value)
+
     return _json.JSONEncoder(
         ensure_ascii=False,
         separators=(",", ":"),
         allow_nan=False,
         sort_keys=sort_keys,
-        default=_to_json_value,
+        default=convert,
     )
 
 
 _plain, _sorted = _make_encoder(False), _make_encoder(True)
 
 
-def _encode(value: Any, *, order: str | None = None) -> bytes:
+def _encode(
+    value: Any, *, order: str | None = None, enc_hook: Callable[[Any], Any] | None = None
+) -> bytes:
     encoder = _sorted if order else _plain
+    if enc_hook is not None:
+        encoder = _make_encoder(bool(order), enc_hook)
     try:
         return encoder.encode(value).encode()
     except _HasRaw:
-        return _encode_slowly(value)
+        return _encode_slowly(value, enc_hook)
     except UnicodeEncodeError:
         raise
     except ValueError:  # not finite, or a cycle
         return encoder.encode(_without_infinities(value, 200)).encode()
 
 
-def _encode_slowly(value: Any) -> bytes:
+def _encode_slowly(value: Any, enc_hook: Callable[[Any], Any] | None) -> bytes:
     """Encode a value that contains `Raw`, which the standard encoder cannot embed."""
     if isinstance(value, Raw):
         return bytes(value)
     if isinstance(value, Struct):
         value = to_builtins(value)
     if isinstance(value, Mapping):
-        items = (_encode(str(key)) + b":" + _encode_slowly(item) for key, item in value.items())
+        items = (
+            _encode(str(key)) + b":" + _encode_slowly(item, enc_hook) for key, item in value.items()
+        )
         return b"{" + b",".join(items) + b"}"
     if isinstance(value, (list, tuple)):
-        return b"[" + b",".join(map(_encode_slowly, value)) + b"]"
-    return _encode(value)
+        return b"[" + b",".join(_encode_slowly(item, enc_hook) for item in value) + b"]"
+    return _encode(value, enc_hook=enc_hook)
 
 
 def _without_infinities(value: Any, depth: int) -> Any:

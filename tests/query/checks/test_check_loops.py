@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import sys
@@ -37,6 +38,50 @@ def test_equal_calls_of_different_conversations_are_not_a_loop(home: Home) -> No
             think(run, request(*history, text=opening), answer(text="done"))
 
     assert findings(home, loops.loop) == []
+
+
+def test_equal_calls_of_agents_at_the_same_time_are_not_a_loop(home: Home) -> None:
+    """A pool answers four users at once; the tools are recorded, in an order of chance."""
+    users = [f"refund order {user}" for user in range(4)]
+    with recording(home) as run:
+        for user, opening in enumerate(users):
+            think(run, request(text=opening), answer(call({"to": "EUR"}, f"c{user}")))
+        for user in range(4):
+            use(run, '{"to": "EUR"}', f"c{user}", output="1.1")
+        for user, opening in enumerate(users):
+            history = [requested_calls(call({"to": "EUR"}, f"c{user}")), result("1.1", f"c{user}")]
+            think(run, request(*history, text=opening), answer(text="done"))
+
+    assert findings(home, loops.loop) == []
+
+
+def test_equal_calls_for_one_question_after_the_other_are_not_a_loop(home: Home) -> None:
+    with recording(home) as run:
+        for user in range(4):
+            opening = f"refund order {user}"
+            think(run, request(text=opening), answer(call({"to": "EUR"}, f"c{user}")))
+            use(run, '{"to": "EUR"}', f"c{user}", output="1.1")
+            history = [requested_calls(call({"to": "EUR"}, f"c{user}")), result("1.1", f"c{user}")]
+            think(run, request(*history, text=opening), answer(text="done"))
+
+    assert findings(home, loops.loop) == []
+
+
+def test_a_loop_of_one_of_two_agents_at_the_same_time_is_found(home: Home) -> None:
+    with recording(home) as run:
+        history: dict[str, list[Any]] = {"clerk": [], "writer": []}
+        for turn in range(3):
+            for name, messages in history.items():
+                call_id = f"{name}-{turn}"
+                arguments = {"city": "Oslo"} if name == "clerk" else {"city": f"Rome {turn}"}
+                requested = call(arguments, call_id)
+                think(run, request(*messages, text=f"a task of {name}"), answer(requested))
+                use(run, json.dumps(arguments), call_id)
+                messages += [requested_calls(requested), result("rain", call_id)]
+
+    (found,) = findings(home, loops.loop)
+
+    assert (found.kind, len(found.evidence)) == ("loop/exact", 3)
 
 
 def test_the_same_call_three_times_is_a_loop_and_its_first_span_the_cause(home: Home) -> None:

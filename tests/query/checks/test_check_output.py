@@ -182,6 +182,8 @@ def test_the_same_block_twice_in_one_prompt_is_told_once(home: Home) -> None:
         ("Error: ConnectionError - 503", True),
         ("1 validation error: city missing\n\nFix the errors and try again.", True),
         ('{"status": "error", "error_message": "503"}', True),
+        ('{"error_type": "ConnectionError", "error_details": "503", "retry_count": 1}', True),
+        ('{"error_type": null, "error_message": null, "rate": 1.1}', False),
         ('{"status": "failed"}', True),
         ('{"status": "ok", "errors": []}', False),
         ('{"status": "shipped"}', False),

@@ -38,6 +38,7 @@ MODULES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "google_adk": (
         ("google.adk.telemetry.tracing", "install"),
+        ("google.adk.plugins.plugin_manager", "install_errors"),
         ("google.adk.tools.function_tool", "install_tools"),
     ),
     "claude_agent_sdk": (("claude_agent_sdk", "install"),),

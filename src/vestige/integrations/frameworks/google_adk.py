@@ -15,6 +15,9 @@ from vestige.integrations.frameworks import opentelemetry
 from vestige.integrations.frameworks.convert_values import to_plain
 from vestige.integrations.frameworks.tool_replay import is_replaying
 
+_caught: dict[Any, Exception] = {}
+"""Exceptions of tools that callbacks may turn into results, by the key of the tool's span."""
+
 
 def install(module: ModuleType) -> None:
     """Read the tool calls that ADK traces. `module` is google.adk.telemetry.tracing."""
@@ -26,6 +29,18 @@ def install(module: ModuleType) -> None:
         _end_tool(*args, **kwargs)
 
     module.trace_tool_call = trace_tool_call  # type: ignore[attr-defined]
+
+
+def install_errors(module: ModuleType) -> None:
+    """Keep exceptions that callbacks handle. `module` is google.adk.plugins.plugin_manager."""
+    original = module.PluginManager.run_on_tool_error_callback
+
+    @functools.wraps(original)
+    async def run_on_tool_error_callback(self: Any, **kwargs: Any) -> Any:
+        _keep_error(kwargs.get("error"))
+        return await original(self, **kwargs)
+
+    module.PluginManager.run_on_tool_error_callback = run_on_tool_error_callback
 
 
 def install_tools(module: ModuleType) -> None:
@@ -46,11 +61,20 @@ def install_tools(module: ModuleType) -> None:
 
 
 @guarded
+def _keep_error(error: Any) -> None:
+    key = opentelemetry.find_current_key()
+    span = opentelemetry.spans.get(key)
+    if span is not None and span.type == "tool" and error is not None:
+        _caught[key] = error
+
+
+@guarded
 def _end_tool(
     tool: Any, args: Any, function_response_event: Any, error: Any = None, **_: Any
 ) -> None:
     """End the span of the tool that ran: its result is known here only."""
     key = opentelemetry.find_current_key()
+    error = _caught.pop(key, None) or error
     content = getattr(function_response_event, "content", None)
     parts = getattr(content, "parts", None) or [None]
     response = getattr(parts[0], "function_response", None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Scan = Callable[[bytes], bool]
-Search = Callable[[bytes], object]
+Search = Callable[..., object]
 
 ENGINES: Final = ("hyperscan", "ahocorasick", "re")
 
@@ -254,19 +254,21 @@ def _ahocorasick_scan(markers: tuple[Marker, ...]) -> Scan:
 
 def _standard_scan(markers: tuple[Marker, ...]) -> Scan:
     by_literal, unhinted = _confirmations(markers), _unhinted_searches(markers)
-    by_first: dict[int, list[tuple[bytes, Confirm]]] = {}
+    by_head: dict[bytes, list[tuple[bytes, Confirm]]] = {}
     for literal, confirm in by_literal.items():
-        by_first.setdefault(literal[0], []).append((literal, confirm))
-    find = re.compile(_any_of(by_literal)).search
+        by_head.setdefault(literal[:_HEAD], []).append((literal, confirm))
+    lengths = sorted({len(head) for head in by_head})
+    find = re.compile(_any_of(by_head)).search
 
     def has_marker(line: bytes) -> bool:
         lowered = line.lower()
         found = find(lowered)
         while found:
             start = found.start()
-            for literal, confirm in by_first[lowered[start]]:
-                if lowered.startswith(literal, start) and confirm(line, start):
-                    return True
+            for length in lengths:
+                for literal, confirm in by_head.get(lowered[start : start + length], ()):
+                    if lowered.startswith(literal, start) and confirm(line, start):
+                        return True
             found = find(lowered, start + 1)
         return any(search(line) for search in unhinted)
 
@@ -288,6 +290,9 @@ def _any_of(literals: Iterable[bytes]) -> bytes:
 
 
 Confirm = Callable[[bytes, int], bool]
+
+_HEAD = 4
+"""Bytes of each literal that the standard library searches for: whole ones compile in 50 ms."""
 
 _REACH_BEFORE = 48
 _REACH_AFTER = 80
@@ -321,13 +326,19 @@ def _confirmations(markers: tuple[Marker, ...]) -> dict[bytes, Confirm]:
 def _confirmation(markers: list[Marker]) -> Confirm:
     if any(marker.plain for marker in markers):
         return lambda line, start: True
-    expressions = dict.fromkeys(marker.expression for marker in markers)
-    is_bounded = not any(re.search(rb"[*+]|,\}", expression) for expression in expressions)
-    searches = [re.compile(each, re.DOTALL).search for each in expressions]
+    expressions = list(dict.fromkeys(marker.expression for marker in markers))
 
     def confirm(line: bytes, start: int) -> bool:
-        low = max(0, start - _REACH_BEFORE)
-        high = start + _REACH_AFTER if is_bounded else len(line)
-        return any(search(line, low, high) for search in searches)
+        # Compiled at the first hit: most literals never occur, and all take 60 ms.
+        low, high = max(0, start - _REACH_BEFORE), start + _REACH_AFTER
+        return any(
+            _compiled(each)(line, low, high if _is_bounded(each) else len(line))
+            for each in expressions
+        )
 
     return confirm
+
+
+@cache
+def _is_bounded(expression: bytes) -> bool:
+    return re.search(rb"[*+]|,\}", expression) is None

@@ -7,8 +7,10 @@ the order of keys does not matter.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vestige.limits import KIB
 from vestige.query import formatting
@@ -21,6 +23,8 @@ from vestige.query.checks.requested_calls import (
 )
 from vestige.query.checks.tools.failed_tools import find_call_at_fault
 from vestige.query.evidence import Evidence
+from vestige.query.trajectory import build_trajectory
+from vestige.query.trajectory.types import Conversation
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
 
@@ -56,6 +60,8 @@ class Call:
     """Equal for calls with equal arguments."""
     result: object | None
     """Equal for calls with equal results; None if it is unknown."""
+    conversation: Conversation | None = None
+    """The conversation whose model requested it, if that is known."""
 
     @property
     def key(self) -> tuple[str, object]:
@@ -73,14 +79,15 @@ class Call:
     confidence=0.9,
     false_positives="intended polling: only a hint if results differ between rounds, or if "
     "arguments are not recorded",
-    version=5,
+    version=6,
 )
 def loop(evidence: Evidence) -> Iterator[Finding]:
     found = 0
     for calls in _sequences(evidence):
         for repeat in find_repeats([call.key for call in calls], ROUNDS_MIN):
-            if _is_one_error(calls[repeat.begin : repeat.end]):
-                continue  # `repeated-tool-error` reports it
+            looped = calls[repeat.begin : repeat.end]
+            if _is_one_error(looped) or _is_batch(looped):
+                continue  # `repeated-tool-error` reports an error
             if found < FINDINGS_MAX:
                 yield _to_finding(evidence, calls, repeat)
             found += 1
@@ -95,13 +102,33 @@ def _is_one_error(calls: Sequence[Call]) -> bool:
     return len({(call.name, call.result) for call in calls}) == 1
 
 
+def _is_batch(calls: Sequence[Call]) -> bool:
+    """Return whether the calls are of one agent that was asked one question after the other."""
+    questions = Counter(
+        (call.conversation.agent, call.conversation.opening) if call.conversation else None
+        for call in calls
+    )
+    return None not in questions and max(questions.values()) < ROUNDS_MIN
+
+
 def _sequences(evidence: Evidence) -> Iterator[list[Call]]:
-    """Yield all tool calls, then those of each component without interleaved others."""
+    """Yield all tool calls, then those of each component without interleaved others.
+
+    Each conversation has a sequence of its own if several were open at the same time: the order
+    of their calls is chance.
+    """
     executed = _executed_calls(evidence)
     calls = executed or _requested_calls(evidence)
     if not executed:
         # Requests of a service or a batch are of many conversations, whose calls may be equal.
         yield from _by_conversation(evidence, calls)
+        return
+    by_conversation: dict[int | None, list[Call]] = {}
+    for call in calls:
+        index = call.conversation.index if call.conversation is not None else None
+        by_conversation.setdefault(index, []).append(call)
+    if len(by_conversation) > 1 and _overlap(evidence, by_conversation.keys()):
+        yield from by_conversation.values()
         return
     yield calls
     by_component: dict[str, list[Call]] = {}
@@ -109,6 +136,19 @@ def _sequences(evidence: Evidence) -> Iterator[list[Call]]:
         by_component.setdefault(call.span.component, []).append(call)
     if len(by_component) > 1:
         yield from by_component.values()
+
+
+def _overlap(evidence: Evidence, indexes: Collection[int | None]) -> bool:
+    """Return whether one of these conversations began before another one ended."""
+    trajectory = evidence.once(build_trajectory)
+    times: dict[int, tuple[int, int]] = {}
+    for step in trajectory.steps:
+        if step.conversation in indexes:
+            end = step.started_ns + (step.duration_ns or 0)
+            begin, latest = times.get(step.conversation, (step.started_ns, end))
+            times[step.conversation] = min(begin, step.started_ns), max(latest, end)
+    ordered = sorted(times.values())
+    return any(later[0] < earlier[1] for earlier, later in pairwise(ordered))
 
 
 def _by_conversation(evidence: Evidence, calls: list[Call]) -> Iterator[list[Call]]:
@@ -159,7 +199,15 @@ def _executed_calls(evidence: Evidence) -> list[Call]:
             known[ref.id] = ref.id if text is None else _normalize(text)
         return known[ref.id]
 
-    return [Call(span, span.name, arguments(span), _result(span)) for span in tools]
+    trajectory = evidence.once(build_trajectory)
+
+    def conversation(span: SpanInfo) -> Conversation | None:
+        step = trajectory.step_of(span.id)
+        return None if step is None else trajectory.conversations[step.conversation]
+
+    return [
+        Call(span, span.name, arguments(span), _result(span), conversation(span)) for span in tools
+    ]
 
 
 def _requested_calls(evidence: Evidence) -> list[Call]:

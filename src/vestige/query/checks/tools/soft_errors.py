@@ -174,6 +174,10 @@ def _find_error_field(value: dict[str, object]) -> str | None:
     if str(value.get("status")).lower() in ("error", "failed", "failure"):  # Google ADK
         reason = value.get("error_message") or value.get("message") or value.get("reason")
         return f"status: {value['status']}" + (f", {reason}" if reason else "")
+    kind = value.get("error_type")
+    message = value.get("error_message") or value.get("error_details")
+    if kind and message:
+        return f"{kind}: {message}"
     for key in ("success", "ok"):
         if value.get(key) is False:
             return f"{key}: false"
