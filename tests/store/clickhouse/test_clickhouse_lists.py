@@ -132,4 +132,4 @@ def test_a_list_reads_few_runs(
     assert len(stores[1].list_runs(RunFilter(limit=2))) == 2
 
     sorting = [sql for sql in statements if "LIMIT 1 BY id" in sql]
-    assert sorting and all("lower" in sql or "judged" in sql for sql in sorting)
+    assert sorting and all("window_start" in sql or "judged" in sql for sql in sorting)

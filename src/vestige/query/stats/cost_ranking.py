@@ -207,19 +207,22 @@ def _measure_requests(
 
     Return the number of requests read, and of requests skipped.
     """
-    requests = skipped = 0
-    for call in latest:
-        text = _read_text(store, call.body) if call.size_bytes <= REQUEST_MAX else None
-        request = None if text is None else parse_model_request(text)
+    latest = list(latest)
+    bodies = Counter(
+        call.body for call in latest if call.body is not None and call.size_bytes <= REQUEST_MAX
+    )
+    requests = 0
+    for body, raw in store.read_bodies(list(bodies)):
+        request = parse_model_request(raw.decode(errors="replace"))
         if request is None:
-            skipped += 1
             continue
-        requests += 1
-        for tool in {tool.name: tool for tool in request.tools}.values():
-            _add(rows, tool.name, tool.size_bytes)
-        for message in request.messages:
-            requested.update(tool_call.name for tool_call in message.calls)
-    return requests, skipped
+        requests += bodies[body]
+        for _ in range(bodies[body]):  # runs whose requests are equal share a body
+            for tool in {tool.name: tool for tool in request.tools}.values():
+                _add(rows, tool.name, tool.size_bytes)
+            for message in request.messages:
+                requested.update(tool_call.name for tool_call in message.calls)
+    return requests, len(latest) - requests
 
 
 def _count_answered_calls(store: Store, run_ids: list[str]) -> Counter[str]:
@@ -240,9 +243,9 @@ def _measure_contributors(
 ) -> list[CostRow]:
     rows: dict[str, CostRow] = {}
     prompts = 0
-    for body in store.read_prompt_assemblies(run_ids, ASSEMBLIES_MAX):
+    for _, raw in store.read_bodies(store.read_prompt_assemblies(run_ids, ASSEMBLIES_MAX)):
         lengths: Counter[str] = Counter()
-        for segment in parse_segments(_read_text(store, body)):
+        for segment in parse_segments(raw.decode(errors="replace")):
             lengths[segment.contributor] += segment.length
         prompts += bool(lengths)
         for contributor, length in lengths.items():
@@ -260,12 +263,3 @@ def _add(rows: dict[str, CostRow], name: str, size_bytes: int) -> None:
     total = row.size_bytes * row.seen + size_bytes
     row.seen += 1
     row.size_bytes = total // row.seen
-
-
-def _read_text(store: Store, body: int | None) -> str | None:
-    if body is None:
-        return None
-    try:
-        return store.read_body(body, 0, REQUEST_MAX).decode(errors="replace")
-    except VestigeError:
-        return None  # The body was evicted, or it is damaged.

@@ -348,17 +348,22 @@ class ClickHouseReader(StoreConnection):
 
     def read_body(self, body_id: int, start: int = 0, end: int | None = None) -> bytes:
         view = self._view()
-        number, cached = self._bodies
-        if number != view.number or len(cached) > BODIES_AHEAD_MAX:
-            cached = {}
-            self._bodies = view.number, cached
+        cached = self._get_cached_bodies(view)
         text = cached.get(body_id)
         if text is not None:
             return text[max(0, start) : end if end is None else max(0, end)]
         return bodies.read_body(self._client, view, body_id, start, end, cached)
 
     def read_bodies(self, body_ids: Sequence[int]) -> Iterable[tuple[int, bytes]]:
-        yield from bodies.read_bodies(self._client, self._view(), body_ids)
+        view = self._view()
+        yield from bodies.read_bodies(self._client, view, body_ids, self._get_cached_bodies(view))
+
+    def _get_cached_bodies(self, view: View) -> dict[int, bytes]:
+        number, cached = self._bodies
+        if number != view.number or len(cached) > BODIES_AHEAD_MAX:
+            cached = {}
+            self._bodies = view.number, cached
+        return cached
 
     def search(
         self, query: SearchQuery, after: str | None = None, limit: int = 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from typing import Any, Final
 
 from vestige.errors import NotFoundError
@@ -50,14 +51,29 @@ def read_body(
     if evicted_ns is not None:
         raise NotFoundError(f"body {body_id}: evicted by retention ({size_bytes} bytes).")
     for other, size, evicted, text in rows:
-        if evicted is None and len(text) == size:
+        if evicted is None and len(text) == size <= _AHEAD_BYTES_MAX:
             cached[other] = bytes(text)
     return bytes(part)
 
 
-def read_bodies(client: Client, view: View, body_ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+def read_bodies(
+    client: Client, view: View, body_ids: Sequence[int], cached: dict[int, bytes]
+) -> Iterator[tuple[int, bytes]]:
     """Yield complete bodies in the order of their ids, in queries of bounded size."""
     ids = sorted({each for each in body_ids if 0 < each < 2**63})
+    if len(ids) == 1 and ids[0] not in cached:
+        # More of the same run are likely to be read next.
+        try:
+            yield ids[0], read_body(client, view, ids[0], 0, None, cached)
+        except NotFoundError:
+            pass
+        return
+    known = {each: cached[each] for each in ids if each in cached}
+    missing = [each for each in ids if each not in known]
+    yield from merge(known.items(), _read_missing(client, view, missing))
+
+
+def _read_missing(client: Client, view: View, ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
     for at in range(0, len(ids), _IDS_PER_QUERY):
         left = ids[at : at + _IDS_PER_QUERY]
         while left:

@@ -9,14 +9,14 @@ those of a window of time only, and takes larger windows until it has enough run
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from vestige.limits import SUM_MAX
 from vestige.record.run import RunInfo
-from vestige.record.types import MODEL_CALL_TYPES
+from vestige.record.types import MODEL_CALL_TYPES, OWN_COMPONENT
 from vestige.store.clickhouse.client import Client
 from vestige.store.clickhouse.read_snapshot import KnownRun, View
 from vestige.store.protocol import ConversationInfo, RunFilter, RunPage, RunSort, Term
@@ -143,65 +143,54 @@ def _can_window(run_filter: RunFilter, slow: Sequence[Term]) -> bool:
 def _find_newest(client: Client, view: View, run_filter: RunFilter) -> list[RunInfo] | None:
     """Return the newest runs that match, or None if only a search of all runs finds enough."""
     limit = int(run_filter.limit or 0)
-    rows_max = max(WINDOW_ROWS, 2 * limit)
+    rows_max, candidates_max = max(WINDOW_ROWS, 2 * limit), limit
+    if not run_filter.with_implicit:
+        candidates_max = 3 * limit  # about half of them may be runs of processes
     upper = _find_upper(client, view, run_filter)
+    before = "" if upper is None else " AND started_ns <= {upper:Int64}"
+    conditions = _build_conditions(view, replace(run_filter, with_implicit=True))
     for _ in range(2):
-        before = "" if upper is None else " AND started_ns <= {upper:Int64}"
-        values: dict[str, Any] = {} if upper is None else {"upper": upper}
-        lower = client.query(
-            f"SELECT started_ns FROM {view.prefix}runs WHERE {view.visible('runs')}{before}"
-            f" ORDER BY started_ns DESC LIMIT 1 OFFSET {rows_max}",
-            **view.parameters(),
-            **values,
-        )
-        if not lower:
-            return None
-        values["lower"] = lower[0][0]
+        visible = f"FROM {view.prefix}runs WHERE {view.visible('runs')}{before}"
+        oldest = f"SELECT started_ns {visible} ORDER BY started_ns DESC LIMIT 1 OFFSET {rows_max}"
         # The newest version of a run that started in the window is in it, so no run is omitted.
-        window = (
-            f"SELECT id FROM {view.prefix}runs WHERE {view.visible('runs')}{before}"
-            " AND started_ns >= {lower:Int64}"
-        )
-        conditions = _build_conditions(view, replace(run_filter, with_implicit=True))
-        if not run_filter.with_implicit:
-            hidden = _find_hidden(client, view, window, values)
-            if hidden:
-                conditions.add(f"r.id NOT IN {conditions.bind(hidden, 'Array(Int64)')}")
+        window = f"id IN (SELECT id {visible} AND started_ns >= window_start)"
         rows = client.query(
-            f"SELECT {_WITH_STATE} FROM {view.current('runs', f'id IN ({window})')} r"
-            f" WHERE {conditions.sql()} AND r.started_ns >= {{lower:Int64}}"
-            f" ORDER BY r.started_ns DESC, r.id DESC LIMIT {limit}",
+            f"WITH ifNull(({oldest}), {_EARLIEST_NS}) AS window_start"
+            f" SELECT {_WITH_STATE}, window_start FROM {view.current('runs', window)} r"
+            f" WHERE {conditions.sql()} AND r.started_ns >= window_start"
+            f" ORDER BY r.started_ns DESC, r.id DESC LIMIT {candidates_max}",
             **view.parameters(),
-            **values,
             **conditions.values,
+            upper=upper or 0,
         )
-        if len(rows) == limit:
-            return _to_runs(view, rows)
+        runs = _to_runs(view, [row[:-1] for row in rows])
+        if not run_filter.with_implicit:
+            runs = _without_hidden(client, view, runs)
+        has_all = bool(rows) and rows[0][-1] == _EARLIEST_NS and len(rows) < candidates_max
+        if len(runs) >= limit or has_all:
+            return runs[:limit]
         rows_max *= _WINDOW_GROWTH
+        candidates_max *= _WINDOW_GROWTH
     return None
 
 
-def _find_hidden(client: Client, view: View, window: str, values: Mapping[str, Any]) -> list[int]:
-    """Return the runs of a window that are not worth showing.
+_EARLIEST_NS: Final = -(2**63)
 
-    Most stores have few runs of processes, and it takes several joins to judge these.
-    """
+
+def _without_hidden(client: Client, view: View, runs: list[RunInfo]) -> list[RunInfo]:
+    """Omit runs of processes that are not worth showing, which it takes several joins to judge."""
+    of_process = [run for run in runs if run.implicit or run.component == OWN_COMPONENT]
+    if not of_process:
+        return runs
+    ids = "{judged:Array(Int64)}"
     rows = client.query(
-        f"SELECT DISTINCT id FROM {view.prefix}runs WHERE {view.visible('runs')}"
-        f" AND ({_IS_OF_PROCESS}) AND id IN ({window})",
+        f"SELECT r.id FROM {view.current('runs', f'id IN {ids}')} r"
+        f" WHERE NOT ({is_worth_showing(view, ids)})",
         **view.parameters(),
-        **values,
+        judged=[int(run.short_id[1:]) for run in of_process],
     )
-    if not rows:
-        return []
-    judged = "{judged:Array(Int64)}"
-    rows = client.query(
-        f"SELECT r.id FROM {view.current('runs', f'id IN {judged}')} r"
-        f" WHERE NOT ({is_worth_showing(view, judged)})",
-        **view.parameters(),
-        judged=[row[0] for row in rows],
-    )
-    return [row[0] for row in rows]
+    hidden = {f"r{row}" for (row,) in rows}
+    return [run for run in runs if run.short_id not in hidden]
 
 
 def _find_upper(client: Client, view: View, run_filter: RunFilter) -> int | None:

@@ -260,7 +260,7 @@ class _Scan:
                 low=low,
                 top=top,
             )
-            texts = read_bodies(self._client, view, [row[0] for row in rows])
+            texts = read_bodies(self._client, view, [row[0] for row in rows], {})
             found = []
             for body_id, data in sorted(texts, reverse=self._run is None):
                 self._bytes += len(data)
