@@ -9,7 +9,7 @@
   faults/                   <writer>.txt: stacks that faulthandler wrote when the process died
   asks/                     <writer>: a stack request to that process (emit/process/stall_watch.py)
   store.db                  the store (SQLite)
-  collector.lock            held by the process that imports journals
+  collector.lock            held by the process that imports journals; contains the id of the home
   spool/                    <bundle id>/: the private home of each debug bundle in progress
   bundles/                  <bundle id>.wink: bundles created by `vestige recover`
   keys.json                 hashed API keys of the server (fleet/api_keys.py)

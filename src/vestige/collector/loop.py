@@ -35,7 +35,7 @@ from vestige.limits import (
     TICK_S,
 )
 from vestige.settings import find_store, read_settings
-from vestige.store.open import open_store
+from vestige.store.open import is_server_address, open_store
 from vestige.store.protocol import RetentionPolicy, Store
 
 
@@ -133,10 +133,21 @@ def hold(home: Home) -> Iterator[Collector | None]:
             return read_spill(home, writer, seq, info)  # type: ignore[arg-type]  # a BodyInfo
 
         delete_dead_proxies(home)
-        with open_store(find_store(home), read_spill=spilled) as store:
+        location = find_store(home)
+        home_id = _read_home_id(fd) if is_server_address(location) else ""
+        with open_store(location, read_spill=spilled, home_id=home_id) as store:
             yield Collector(home, store)
     finally:
         os.close(fd)
+
+
+def _read_home_id(fd: int) -> str:
+    """Return the random id of a home, which its locked lock file contains."""
+    if found := os.pread(fd, 100, 0).decode("ascii", "replace").strip():
+        return found
+    made = clock.random_bytes(8).hex()
+    os.pwrite(fd, made.encode(), 0)
+    return made
 
 
 def delete_dead_proxies(home: Home) -> None:
@@ -164,6 +175,8 @@ def catch_up(home: Home) -> StoreLag | None:
     A home that is read-only or on a full disk is not an error: its stored runs can be read. The
     result is the reason why the store is behind.
     """
+    if is_server_address(find_store(home)) and not home.journal_files():
+        return None  # the servers of the store do all else
     deadline = clock.monotonic() + CATCH_UP_WAIT_S
     target: Mapping[tuple[str, int], int] | None = None
     while True:

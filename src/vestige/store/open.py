@@ -37,6 +37,7 @@ def open_store(
     synced: bool = False,
     tenant: str | None = None,
     root: Path | None = None,
+    home_id: str = "",
 ) -> Store:
     """Open a store; a writer creates and migrates it.
 
@@ -45,6 +46,7 @@ def open_store(
     otherwise the last transactions may be missing afterwards, but never in part.
     `tenant`: queries see only its runs, and rows that belong to them.
     `root`: the data directory whose prices apply, if the store is on a server.
+    `home_id`: the data directory whose journals the caller collects, if others use the store, too.
     """
     if is_server_address(location):
         from vestige.store.clickhouse import clickhouse_store
@@ -56,6 +58,7 @@ def open_store(
             read_spill=read_spill or clickhouse_store.no_spill,
             tenant=tenant,
             root=root,
+            home_id=home_id,
         )
     from vestige.store.sqlite.sqlite_store import SqliteStore, no_spill
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.stored_runs import T0, make_run, run_id_of, span_id_of, writer_of
+from vestige.collector.crash_detection import stamp_dead
 from vestige.errors import ForeignRunError, StoreError
+from vestige.home import Home
 from vestige.record.types import AnyRecord, BodyInfo, Log, SpanClose, SpanOpen, Unknown
 from vestige.store.protocol import Position, RunFilter, Store
 
@@ -150,6 +153,19 @@ def test_remote_writers_run_until_their_end_is_reported(store: Store) -> None:
     assert store.append_remote([], [(writer_of(1), "Fatal Python error")]) == (0, 1)
     assert store.find_running_remote_writers() == set()
     assert store.find_remote_fault(writer_of(1)) == "Fatal Python error"
+
+
+def test_a_crash_stamp_is_withdrawn_each_time_that_records_arrive(
+    store: Store, tmp_path: Path
+) -> None:
+    *records, last = make_run(1, ended=False)
+    for part in (records, [last], make_run(1)[-1:]):
+        store.append(part)
+        stamp_dead(Home(tmp_path), store)  # which has no journal of this writer
+
+    run = store.load_run(run_id_of(1))
+    assert (run.info.outcome, run.info.log_count, len(run.logs)) == ("ok", 1, 1)
+    assert {span.status for span in run.spans} == {"ok"}
 
 
 def test_unknown_kinds_are_stored_and_counted_as_seen(store: Store) -> None:

@@ -53,6 +53,7 @@ class ClickHouseStore(ClickHouseReader, ClickHouseWriter):
         read_spill: ReadSpill = no_spill,
         tenant: str | None = None,
         root: Path | None = None,
+        home_id: str = "",
     ) -> Self:
         """Open a store, which `vestige store init` has made."""
         assert readonly or tenant is None, "a writer passes the tenant with each batch"
@@ -66,7 +67,7 @@ class ClickHouseStore(ClickHouseReader, ClickHouseWriter):
         except BaseException:
             client.close()
             raise
-        return cls(client, tenant, readonly, read_spill, root)
+        return cls(client, tenant, readonly, read_spill, root, home_id)
 
     def is_current(self) -> bool:
         now = clock.monotonic()

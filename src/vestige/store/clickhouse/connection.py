@@ -31,6 +31,7 @@ class StoreConnection:
         readonly: bool,
         read_spill: ReadSpill,
         root: Path | None = None,
+        home_id: str = "",
     ) -> None:
         self._client = client
         self._readonly = readonly
@@ -38,6 +39,8 @@ class StoreConnection:
         self.tenant = tenant
         """The tenant whose runs are visible. None: all runs are visible."""
         self.root = root
+        self._home_id = home_id
+        """The home whose journals are collected. Empty: the store is not open for a collector."""
         self._snapshot: View | None = None
         self._recent: tuple[float, int, View] | None = None
         """The state that was read last: until when it is used, and after how many commits."""

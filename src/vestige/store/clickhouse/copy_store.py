@@ -261,7 +261,7 @@ _TABLES: Final[dict[str, Read]] = {
         " x.seen, x.malformed, x.dropped, x.ended",
         "writers x",
     ),
-    "journals": _read_once("SELECT writer, generation, offset FROM journals"),
+    "journals": _read_once("SELECT writer, generation, offset, '' FROM journals"),
     "remote_writers": _read_once("SELECT writer, over, fault, heard_ns FROM remote_writers"),
     "unknown": _read_once(
         "SELECT w.tenant, u.writer, u.seq, u.run_id, u.line FROM unknown u"

@@ -75,7 +75,10 @@ class ClickHouseReader(StoreConnection):
     def positions(self) -> Mapping[tuple[str, int], int]:
         view = self._view()
         rows = self._query(
-            view, f"SELECT writer, generation, offset FROM {view.current('journals')}"
+            view,
+            f"SELECT writer, generation, offset FROM {view.current('journals')}"
+            " WHERE home IN ('', {home:String}) OR {home:String} = ''",
+            home=self._home_id,
         )
         return {(writer, generation): offset for writer, generation, offset in rows}
 
@@ -174,8 +177,13 @@ class ClickHouseReader(StoreConnection):
 
     def find_running_remote_writers(self) -> set[str]:
         view = self._view()
-        source = view.current("remote_writers")
-        return {row[0] for row in self._query(view, f"SELECT writer FROM {source} WHERE over = 0")}
+        rows = self._query(
+            view,
+            f"SELECT writer FROM {view.current('remote_writers')} WHERE over = 0"
+            f" UNION ALL SELECT writer FROM ({_other_homes(view)})",
+            home=self._home_id,
+        )
+        return {row[0] for row in rows}
 
     def find_silent_remote_writers(self, before_ns: int) -> set[str]:
         view = self._view()
@@ -183,11 +191,14 @@ class ClickHouseReader(StoreConnection):
             return set()
         rows = self._query(
             view,
-            f"SELECT r.writer FROM {view.current('remote_writers')} r"
+            "SELECT r.writer FROM"
+            f" (SELECT writer, heard_ns FROM {view.current('remote_writers')} WHERE over = 0"
+            f" UNION ALL SELECT writer, NULL FROM ({_other_homes(view)})) r"
             f" JOIN {view.current('writers')} w ON w.writer = r.writer"
-            " WHERE r.over = 0 AND coalesce(r.heard_ns, w.last_ns) < {before:Int64}"
+            " WHERE coalesce(r.heard_ns, w.last_ns) < {before:Int64}"
             f" AND w.id IN (SELECT writer FROM {_open_spans(view)})",
             before=before_ns,
+            home=self._home_id,
         )
         return {row[0] for row in rows}
 
@@ -496,6 +507,15 @@ class ClickHouseReader(StoreConnection):
 
     def changes(self, after: str, run_id: str | None = None, limit: int = LIVE_BATCH) -> Changes:
         return change_feed.read_changes(self._client, self._view(), after, run_id, limit)
+
+
+def _other_homes(view: View) -> str:
+    """Return a query for running writers whose journals another home collects."""
+    running = f"SELECT writer FROM {view.current('writers')} WHERE ended IS NULL"
+    return (
+        f"SELECT DISTINCT writer FROM journals WHERE {view.visible('journals')}"
+        f" AND {{home:String}} <> '' AND home NOT IN ('', {{home:String}}) AND writer IN ({running})"
+    )
 
 
 def _open_spans(view: View, where: str = "1") -> str:

@@ -276,7 +276,12 @@ ALTER TABLE spans ADD INDEX IF NOT EXISTS by_output output_body TYPE minmax GRAN
 ALTER TABLE logs ADD INDEX IF NOT EXISTS by_body body TYPE minmax GRANULARITY 1;
 """
 
-STEPS: Final[tuple[str, ...]] = (_FIRST_STEP, _SMALLER)
+# Several machines collect journals into one store, and none of them knows the processes of others.
+_HOMES = """
+ALTER TABLE journals ADD COLUMN IF NOT EXISTS home String AFTER offset;
+"""
+
+STEPS: Final[tuple[str, ...]] = (_FIRST_STEP, _SMALLER, _HOMES)
 """Step n upgrades a store from version n to n + 1."""
 
 VERSION: Final = len(STEPS)

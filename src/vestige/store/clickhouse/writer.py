@@ -90,7 +90,7 @@ class ClickHouseWriter(StoreConnection):
 
     def _begin(self) -> _Transaction:
         view = read_view(self._client)
-        staging = Staging(self._client, view, current_week(), self._read_spill)
+        staging = Staging(self._client, view, current_week(), self._read_spill, self._home_id)
         staging.connection.execute("BEGIN")
         return _Transaction(staging)
 
@@ -165,7 +165,9 @@ class ClickHouseWriter(StoreConnection):
             staging.connection.execute(
                 "DELETE FROM journals WHERE writer = ? AND generation = ?", (writer, generation)
             )
-            staging.extra.setdefault("journals", []).append((writer, generation, 0, 1))
+            staging.extra.setdefault("journals", []).append(
+                (writer, generation, 0, self._home_id, 1)
+            )
 
         self.run_operation(operation)
 

@@ -33,14 +33,14 @@ def export(staging: Staging, number: int) -> dict[str, list[Row]]:
         "closes": [(*row, week, 0) for row in execute(_CLOSES)],
         "unknown": [(*row, 0) for row in execute(_UNKNOWN)],
         "rollups": [_rollup(row) for row in execute(_ROLLUPS)],
-        "journals": [(*row, 0) for row in execute(_JOURNALS)],
+        "journals": [(*row, staging.home_id, 0) for row in execute(_JOURNALS)],
         "remote_writers": [(*row, 0) for row in execute(_REMOTE_WRITERS)],
         "writers": [(*row, 0) for row in execute(_WRITERS)],
         "runs": [_run(staging, row, number, week) for row in execute(_RUNS)],
     }
+    # With all columns: a condition that the log record meets must find this version of it, too.
     batch["logs"] += [
-        (tenant, run, log, None, 0, 0, 0, "", "", "", *(None,) * 5, week, 1)
-        for tenant, run, log in execute(_DELETED_LOGS, (staging.view.counters["logs"],))
+        (*row, week, 1) for row in execute(_DELETED_LOGS, (staging.view.counters["logs"],))
     ]
     for table, rows in staging.extra.items():
         batch.setdefault(table, []).extend(rows)
@@ -126,13 +126,16 @@ SELECT r.tenant, s.run, s.id, s.number, s.span_id, s.parent_id, s.writer, s.seq,
   s.input_body, s.input_bytes, s.input_info, s.output_body, s.output_bytes, s.output_info
 FROM changed c JOIN spans s ON s.id = c.id JOIN runs r ON r.id = s.run WHERE c.kind = 'spans'
 """
-_LOGS: Final = """
-SELECT r.tenant, l.run, l.id, l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component,
+_LOG_COLUMNS: Final = """
+r.tenant, l.run, l.id, l.span_id, l.writer, l.seq, l.time_ns, l.level, l.component,
   l.message, l.attributes, l.redacted, l.body, l.body_bytes, l.body_info
+"""
+_LOGS: Final = f"""
+SELECT {_LOG_COLUMNS}
 FROM changed c JOIN logs l ON l.id = c.id JOIN runs r ON r.id = l.run WHERE c.kind = 'logs'
 """
-_DELETED_LOGS: Final = """
-SELECT r.tenant, d.run, d.id FROM deleted_logs d JOIN runs r ON r.id = d.run WHERE d.id <= ?
+_DELETED_LOGS: Final = f"""
+SELECT {_LOG_COLUMNS} FROM deleted_logs l JOIN runs r ON r.id = l.run WHERE l.id <= ?
 """
 _LINKS: Final = """
 SELECT r.tenant, l.run, l.rowid, l.span_id, l.target_run, l.target_span, l.reason

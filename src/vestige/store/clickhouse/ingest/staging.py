@@ -40,15 +40,15 @@ HASHES_PER_QUERY: Final = 50_000
 
 _TABLES = """
 CREATE TABLE changed (kind TEXT, id INTEGER, PRIMARY KEY (kind, id)) WITHOUT ROWID;
-CREATE TABLE deleted_logs (id INTEGER PRIMARY KEY, run INTEGER);
+CREATE TABLE deleted_logs AS SELECT * FROM logs;
 CREATE TABLE new_bodies (
   id INTEGER PRIMARY KEY, tenant TEXT, hash BLOB, size_bytes INTEGER, first_ns INTEGER, data BLOB);
 CREATE TABLE rollup_changes (
   tenant TEXT, day TEXT, component TEXT, type TEXT, name TEXT, model TEXT, count INTEGER,
   errors INTEGER, duration_ns INTEGER, histogram TEXT, input_tokens INTEGER, output_tokens INTEGER,
   cache_read_tokens INTEGER, cache_write_tokens INTEGER);
-CREATE TRIGGER log_deleted AFTER DELETE ON logs
-BEGIN INSERT INTO deleted_logs VALUES (OLD.id, OLD.run); END;
+CREATE TRIGGER log_deleted BEFORE DELETE ON logs
+BEGIN INSERT INTO deleted_logs SELECT * FROM logs WHERE id = OLD.id; END;
 CREATE TRIGGER run_records_added AFTER UPDATE OF last_ns ON runs
 BEGIN INSERT INTO changed SELECT 'records', NEW.id
   WHERE NOT EXISTS (SELECT 1 FROM changed WHERE kind = 'records' AND id = NEW.id); END;
@@ -85,11 +85,14 @@ def open_memory() -> sqlite3.Connection:
 class Staging:
     """The rows of one transaction."""
 
-    def __init__(self, client: Client, view: View, week: str, read_spill: ReadSpill) -> None:
+    def __init__(
+        self, client: Client, view: View, week: str, read_spill: ReadSpill, home_id: str
+    ) -> None:
         self.client = client
         self.view = view
         self.week = week
         """The Monday of this week, as YYYY-MM-DD."""
+        self.home_id = home_id
         self.connection = open_memory()
         self._set_counters()
         self.bodies = BodyBuffer(self)
