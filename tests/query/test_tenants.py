@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from support.clickhouse import ClickHouseServer
 from vestige._runtime.clock import FakeClock
 from vestige.errors import NotFoundError, UsageError, VestigeError
 from vestige.home import Home, get_home
@@ -26,6 +27,9 @@ from vestige.record.codec import parse_lines
 from vestige.record.note import Note
 from vestige.record.types import AnyRecord, Link, SpanUpdate
 from vestige.recorder import Recorder
+from vestige.settings import find_store
+from vestige.store.open import open_store
+from vestige.store.protocol import Store
 from vestige.store.sqlite import tenant_views
 from vestige.store.sqlite.sqlite_store import SqliteStore
 from vestige.transfer import open_tenant
@@ -85,31 +89,44 @@ def records_of(folder: Path, word: str, number: int) -> list[AnyRecord]:
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, dict[str, Planted]]:
-    tmp_path = tmp_path_factory.mktemp("tenants")
-    home = get_home(tmp_path / "home")
+    home = get_home(tmp_path_factory.mktemp("tenants") / "home")
     home.make()
+    return home, plant(home)
+
+
+@pytest.fixture(scope="module")
+def planted_on_server(
+    tmp_path_factory: pytest.TempPathFactory, clickhouse_server: ClickHouseServer
+) -> tuple[Home, dict[str, Planted]]:
+    home = get_home(tmp_path_factory.mktemp("tenants") / "home")
+    home.make()
+    home.config.write_text(f'store = "{clickhouse_server.make_store()}"\n')
+    return home, plant(home)
+
+
+def plant(home: Home) -> dict[str, Planted]:
+    """Store the runs of three tenants in the store of a home."""
     found: dict[str, Planted] = {}
-    with SqliteStore.open(home.store) as store:
+    with open_store(find_store(home)) as store:
         for number, tenant in enumerate(("default", "a", "b"), 1):
             word = f"word{number}{tenant}{number}"
-            records = records_of(tmp_path / tenant, word, number)
+            records = records_of(home.root.parent / tenant, word, number)
             store.append(records, tenant=tenant)
-            row = store._connection.execute(
-                "SELECT id, run_id FROM runs WHERE tenant = ? AND name = 'triage'", (tenant,)
-            ).fetchone()
-            run = store.load_run(row[1])
+            sql = f"SELECT id, run_id FROM runs WHERE tenant = '{tenant}' AND name = 'triage'"
+            row, run_id = store.query(sql, 0, 1).rows[0]
+            run = store.load_run(run_id)
             refs = [ref for span in run.spans for ref in (span.input, span.output)]
             refs += [log.body for log in run.logs]
             bodies = [ref.id for ref in refs if ref is not None and ref.id is not None]
             spans = [span.id for span in run.spans]
-            found[tenant] = Planted(word, row[1], row[0], spans, bodies, f"c-{word}")
-            note = Note(id=f"note-{word}", run_id=row[1], text=f"said {word}", created_ns=1)
+            found[tenant] = Planted(word, run_id, row, spans, bodies, f"c-{word}")
+            note = Note(id=f"note-{word}", run_id=run_id, text=f"said {word}", created_ns=1)
             store.add_note(note, tenant)
         _link_to_each_other(store, found)
-    return home, found
+    return found
 
 
-def _link_to_each_other(store: SqliteStore, found: dict[str, Planted]) -> None:
+def _link_to_each_other(store: Store, found: dict[str, Planted]) -> None:
     for tenant, other in (("a", "b"), ("b", "a"), ("default", "a")):
         mine, theirs = found[tenant], found[other]
         link = Link(theirs.spans[1], theirs.run_id, f"because {mine.word}")
@@ -127,15 +144,38 @@ def _link_to_each_other(store: SqliteStore, found: dict[str, Planted]) -> None:
         store.append([update], tenant=tenant)
 
 
-@pytest.fixture(params=["a", "default", "nobody"])
+Asking = tuple[Debugger, Planted | None, list[Planted]]
+"""A tenant's debugger, what it owns, and what it must not see."""
+
+TENANTS = ("a", "default", "nobody")
+
+
+@pytest.fixture(params=TENANTS)
 def asking(
     request: pytest.FixtureRequest, planted: tuple[Home, dict[str, Planted]]
-) -> Iterator[tuple[Debugger, Planted | None, list[Planted]]]:
-    """A tenant's debugger, what it owns, and what it must not see."""
-    home, found = planted
-    with open_tenant(home, request.param) as debugger:
-        others = [each for tenant, each in found.items() if tenant != request.param]
-        yield debugger, found.get(request.param), others
+) -> Iterator[Asking]:
+    yield from ask_as(request.param, *planted)
+
+
+@pytest.fixture(
+    params=[
+        *(pytest.param((tenant, "planted"), id=tenant) for tenant in TENANTS),
+        *(
+            pytest.param(
+                (tenant, "planted_on_server"), id=f"{tenant} on ClickHouse", marks=pytest.mark.full
+            )
+            for tenant in TENANTS
+        ),
+    ]
+)
+def asking_any_engine(request: pytest.FixtureRequest) -> Iterator[Asking]:
+    tenant, planted = request.param
+    yield from ask_as(tenant, *request.getfixturevalue(planted))
+
+
+def ask_as(tenant: str, home: Home, found: dict[str, Planted]) -> Iterator[Asking]:
+    with open_tenant(home, tenant) as debugger:
+        yield debugger, found.get(tenant), [found[each] for each in found if each != tenant]
 
 
 def leaks(text: str, others: list[Planted], question: str = "") -> list[str]:
@@ -157,11 +197,9 @@ def answer_or_error(make: Callable[[], Any]) -> str:
 
 
 @pytest.mark.slow
-def test_no_verb_tells_of_another_tenant(
-    asking: tuple[Debugger, Planted | None, list[Planted]],
-) -> None:
+def test_no_verb_tells_of_another_tenant(asking_any_engine: Asking) -> None:
     """Every method of the debugger, asked as openly as it can be."""
-    debugger, mine, others = asking
+    debugger, mine, others = asking_any_engine
     # Links of one's own name what they point at: that much the tenant said itself.
     known = [Planted(o.word, "\0", o.run, ["\0"], [], o.conversation) for o in others]
     run = mine.run_id if mine else "latest"
@@ -225,11 +263,9 @@ def test_no_verb_tells_of_another_tenant(
         assert mine.word in answer_or_error(lambda: debugger.overview(run))
 
 
-def test_what_a_server_serves_is_the_same(
-    asking: tuple[Debugger, Planted | None, list[Planted]],
-) -> None:
+def test_what_a_server_serves_is_the_same(asking_any_engine: Asking) -> None:
     """The table of verbs, each asked about another's run and span: not there, whatever it is."""
-    debugger, _, others = asking
+    debugger, _, others = asking_any_engine
     for tool in TOOLS:
         for other in others:
             for name in (other.run_id, f"r{other.run}", other.spans[1], f"r{other.run}.s2"):
@@ -249,11 +285,9 @@ def test_what_a_server_serves_is_the_same(
                 assert leaks(str(problem.value), others, name) == [], tool.name
 
 
-def test_no_id_of_another_leads_anywhere_nor_is_it_hinted_at(
-    asking: tuple[Debugger, Planted | None, list[Planted]],
-) -> None:
+def test_no_id_of_another_leads_anywhere_nor_is_it_hinted_at(asking_any_engine: Asking) -> None:
     """Whole, in part, misspelt, or in a line of text."""
-    debugger, _, others = asking
+    debugger, _, others = asking_any_engine
     for other in others:
         span = other.spans[1]
         for text in (
@@ -373,9 +407,7 @@ REFUSED = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_sql_sees_only_ones_own(
-    asking: tuple[Debugger, Planted | None, list[Planted]], statement: str
-) -> None:
+def test_sql_sees_only_ones_own(asking: Asking, statement: str) -> None:
     """Rows come, and none is another's."""
     debugger, mine, others = asking
     known = [Planted(o.word, "\0", o.run, ["\0"], [], o.conversation) for o in others]

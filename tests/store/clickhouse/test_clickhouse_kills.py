@@ -1,17 +1,18 @@
-"""Kill the server, its ingest process, the loader and the engine while records arrive.
+"""Kill servers, their ingest processes, the loader and the engine while records arrive.
 
-A client sends the records of one run after the other, each until it is acknowledged. In the end,
-every acknowledged run is in the store, complete, and each record of it once.
+Clients send the records of one run after the other, each until it is acknowledged, to each server
+in turn. In the end, every acknowledged run is in the store, complete, and each record of it once.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -30,36 +31,48 @@ from vestige.store.clickhouse.client import Client
 from vestige.store.open import open_store
 
 CASES = [
-    pytest.param(100, True, id="100 with segments", marks=pytest.mark.full),
-    pytest.param(100, False, id="100 without segments", marks=pytest.mark.full),
+    pytest.param(100, 1, True, id="100 with segments"),
+    pytest.param(100, 1, False, id="100 without segments"),
+    pytest.param(20, 2, True, id="20 of two servers with segments"),
+    pytest.param(20, 2, False, id="20 of two servers without segments"),
 ]
 
 
 class Sender(threading.Thread):
-    """Sends runs, each until it is acknowledged."""
+    """Sends runs, each until it is acknowledged. A request that fails goes to the next server."""
 
-    def __init__(self, server: Serving, key: str) -> None:
+    def __init__(self, servers: Sequence[Serving], runs: Iterator[int]) -> None:
         super().__init__(daemon=True)
-        self._server = server
-        self._key = key
+        self._servers = itertools.cycle([(server, server.key()) for server in servers])
+        self._runs = runs
         self.stopped = threading.Event()
-        self.acknowledged = 0
+        self.acknowledged: set[int] = set()
+        self.last = 0
+        """The run that was sent last, which may be stored without having been acknowledged."""
 
     def run(self) -> None:
-        while not self.stopped.is_set():
-            # Recent, so that the retention of the server's collector leaves them.
-            records = make_run(self.acknowledged + 1, started_ns=time.time_ns())
+        for number in self._runs:
+            self.last = number
+            # Recent, so that the retention of the servers' collectors leaves them.
+            records = make_run(number, started_ns=time.time_ns())
             known = [record for record in records if not isinstance(record, Unknown)]
-            try:
-                reply = self._server.post(pack(b"".join(map(render_line, known))), self._key)
-            except OSError:
+            data = pack(b"".join(map(render_line, known)))
+            while not self._is_accepted(data):
+                if self.stopped.is_set():
+                    return
                 time.sleep(0.05)
-                continue
-            if reply.status == 200:
-                self.acknowledged += 1
-            else:
-                assert reply.status in (429, 503), reply
-                time.sleep(0.05)
+            self.acknowledged.add(number)
+            if self.stopped.is_set():
+                return
+
+    def _is_accepted(self, data: bytes) -> bool:
+        server, key = next(self._servers)
+        try:
+            reply = server.post(data, key)
+        except OSError:
+            return False
+        assert reply.status in (200, 429, 503), reply
+        return reply.status == 200
 
 
 class Loader:
@@ -83,9 +96,10 @@ class Loader:
         subprocess.run([*self._command, "--once"], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize(("kills", "segments"), CASES)
+@pytest.mark.full
+@pytest.mark.parametrize(("kills", "count", "segments"), CASES)
 def test_kills_at_random_points_lose_nothing_and_store_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, segments: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, count: int, segments: bool
 ) -> None:
     pytest.importorskip("chdb")
     rng = random.Random(29)
@@ -94,50 +108,58 @@ def test_kills_at_random_points_lose_nothing_and_store_nothing_twice(
     monkeypatch.setenv("VESTIGE_STORE", address)
     if segments:
         monkeypatch.setenv("VESTIGE_SEGMENTS", str(tmp_path / "segments"))
-    server = Serving(tmp_path / "server")
-    key = server.key()
-    server.start()
-    sender = Sender(server, key)
-    sender.start()
+    servers = [Serving(tmp_path / f"server {number}") for number in range(count)]
+    # Runs of different senders arrive at the same time.
+    senders = [Sender(servers, itertools.count(number + 1, count)) for number in range(count)]
+    for each in (*servers, *senders):
+        each.start()
+
+    def count_acknowledged() -> int:
+        return sum(len(sender.acknowledged) for sender in senders)
 
     def restart_engine() -> None:
         engine.kill()
         engine.start()
 
     def restart_server() -> None:
+        server = rng.choice(servers)
         server.kill()
         server.start()
 
     victims: list[Callable[[], None]] = [
         restart_engine,
         restart_server,
-        lambda: kill_ingest_process(server),
+        lambda: kill_ingest_process(rng.choice(servers)),
     ]
-    loader = Loader(server.home) if segments else None
+    loader = Loader(servers[0].home) if segments else None
     if loader is not None:
         victims.append(lambda: (loader.kill(), loader.start())[0])
     try:
         for number in range(kills):
-            before, until = sender.acknowledged, time.monotonic() + 60
+            before, until = count_acknowledged(), time.monotonic() + 60
             # So that each kill is between acknowledgements, not during the start of the others.
-            while sender.acknowledged <= before and time.monotonic() < until:
+            while count_acknowledged() <= before and time.monotonic() < until:
                 time.sleep(0.02)
             time.sleep(rng.random() * 0.4)
             victims[number % len(victims)]()
-        sender.stopped.set()
-        sender.join(120)
+        for sender in senders:
+            sender.stopped.set()
+        for sender in senders:
+            sender.join(120)
         if loader is not None:
             loader.finish()
             storage = DirectoryStorage(tmp_path / "segments")
             assert (storage.list_segments(), storage.count_rejected()) == ([], 0)
-        check_store(address, sender.acknowledged)
+        check_store(address, senders)
     finally:
-        sender.stopped.set()
+        for sender in senders:
+            sender.stopped.set()
         if loader is not None:
             loader.kill()
-        server.stop()
+        for server in servers:
+            server.stop()
         engine.kill()
-    assert sender.acknowledged >= kills // 2
+    assert count_acknowledged() >= kills // 2
 
 
 def kill_ingest_process(server: Serving) -> None:
@@ -147,14 +169,13 @@ def kill_ingest_process(server: Serving) -> None:
             child.kill()
 
 
-def check_store(address: str, acknowledged: int) -> None:
+def check_store(address: str, senders: Sequence[Sender]) -> None:
     """Compare what was acknowledged with the store, by its own answers and by its rows."""
     with open_store(address, readonly=True) as store:
         runs = store.run_ids()
-        expected = {run_id_of(number) for number in range(1, acknowledged + 1)}
+        expected = {run_id_of(number) for sender in senders for number in sender.acknowledged}
         assert sorted(expected - set(runs)) == []
-        # The last request may be stored without having been acknowledged.
-        assert set(runs) - expected <= {run_id_of(acknowledged + 1)}
+        assert set(runs) - expected <= {run_id_of(sender.last) for sender in senders}
         assert len(runs) == len(set(runs))
         sizes = store.sizes()
         assert (sizes.spans, sizes.logs) == (3 * len(runs), len(runs))
