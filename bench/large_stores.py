@@ -40,6 +40,7 @@ from vestige.store.open import open_store  # noqa: E402
 SPANS_PER_RUN = 20
 RUNS_PER_BATCH = 1_250
 """25,000 spans, which are the 50,000 records of one transaction of the loader."""
+RUNS_PER_RESULT = 50_000
 TEXT_BYTES_MAX = 64_000_000
 RUNS_PER_DAY = 50_000
 QUESTION_S = 8.0
@@ -150,31 +151,33 @@ class Engine:
 
 
 def ingest(engine: Engine, spans: int, deadline_s: float) -> Iterator[dict[str, Any]]:
-    """Add runs until there are `spans` more, or the time is over. Yield results of a slice."""
+    """Add runs until there are `spans` more, or the time is over. Yield results of each million.
+
+    The engine runs on between two millions: a merge that ends with it would have to start again.
+    """
     texts = read_texts()
     until = time.monotonic() + deadline_s
     with open_store(engine.location) as store:
-        first = store.sizes().runs
-        cpu, engine_cpu, began = _cpu_s(), engine.cpu_s(), time.monotonic()
-        run, last = first, first + spans // SPANS_PER_RUN
+        run = store.sizes().runs
+        last = run + spans // SPANS_PER_RUN
         while run < last and time.monotonic() < until:
-            batch: list[AnyRecord] = []
-            for number in range(run, min(run + RUNS_PER_BATCH, last)):
-                batch += make_run(number, texts)
-            store.append(batch)
-            run = min(run + RUNS_PER_BATCH, last)
-        added = (run - first) * SPANS_PER_RUN
-        if not added:
-            return
-        sizes = store.sizes()
-        yield {
-            "spans": sizes.spans,
-            "added": added,
-            "wall_s": time.monotonic() - began,
-            "writer_cpu_s": _cpu_s() - cpu,
-            "engine_cpu_s": engine.cpu_s() - engine_cpu,
-            "bytes_per_span": sizes.file_bytes / sizes.spans,
-        }
+            first, end = run, min(run + RUNS_PER_RESULT, last)
+            cpu, engine_cpu, began = _cpu_s(), engine.cpu_s(), time.monotonic()
+            while run < end and time.monotonic() < until:
+                batch: list[AnyRecord] = []
+                for number in range(run, min(run + RUNS_PER_BATCH, end)):
+                    batch += make_run(number, texts)
+                store.append(batch)
+                run = min(run + RUNS_PER_BATCH, end)
+            sizes = store.sizes()
+            yield {
+                "spans": sizes.spans,
+                "added": (run - first) * SPANS_PER_RUN,
+                "wall_s": time.monotonic() - began,
+                "writer_cpu_s": _cpu_s() - cpu,
+                "engine_cpu_s": engine.cpu_s() - engine_cpu,
+                "bytes_per_span": sizes.file_bytes / sizes.spans,
+            }
 
 
 def ask_all(engine: Engine) -> Iterator[dict[str, Any]]:
