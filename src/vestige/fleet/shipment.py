@@ -100,6 +100,12 @@ class Shipment:
     def read_spill(self, writer: str, seq: int, info: BodyInfo) -> bytes | None:
         return self.bodies.get((writer, seq))
 
+    def add(self, other: Shipment) -> None:
+        """Add the contents of another request."""
+        self.records += other.records
+        self.bodies |= other.bodies
+        self.ends += other.ends
+
     def rename_writers(self, renamed: Mapping[str, str]) -> None:
         """Follow records that were stored under other writers."""
         if renamed:

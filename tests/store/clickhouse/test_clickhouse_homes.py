@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from support.clickhouse import ClickHouseServer
+from support.stored_runs import make_run
 from vestige.collector.loop import catch_up, hold
+from vestige.fleet.segments.segment_format import encode_segment, make_delivery
+from vestige.fleet.segments.segment_loader import SegmentLoader
+from vestige.fleet.segments.segment_storage import DirectoryStorage, make_key
+from vestige.fleet.shipment import Shipment
 from vestige.home import Home
 from vestige.recorder import Recorder
+from vestige.store.clickhouse.client import Client, Rows
 from vestige.store.open import open_store
 
 pytestmark = pytest.mark.full
@@ -31,9 +37,8 @@ def address(clickhouse_server: ClickHouseServer, monkeypatch: pytest.MonkeyPatch
 def test_a_collector_leaves_the_processes_of_other_homes_alone(
     address: str, home: Home, tmp_path: Path
 ) -> None:
-    recorder = Recorder(home=home.root)
+    recorder = Recorder(home, last_words=False)
     run = recorder.run("agent")
-    recorder.flush()
     tick(home)
     with open_store(address, readonly=True) as store:
         positions = store.positions()
@@ -63,3 +68,29 @@ def test_a_command_without_journals_leaves_the_upkeep_to_the_servers(
     assert catch_up(home) is None
 
     assert not home.lock.exists()
+
+
+def test_a_loader_stores_many_shipments_with_the_queries_of_one(
+    address: str, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = DirectoryStorage(tmp_path / "segments")
+    queries: list[str] = []
+    query = Client.query
+
+    def count_query(client: Client, sql: str, *args: object, **options: object) -> Rows:
+        queries.append(sql)
+        return query(client, sql, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Client, "query", count_query)
+    counts = []
+    for numbers in (range(1), range(1, 2), range(2, 22)):  # the first one reads versions, too
+        for number in numbers:
+            delivery = make_delivery(Shipment(make_run(number)), "default")
+            storage.put(make_key(f"{number:016x}", 1), encode_segment([delivery]))
+        queries.clear()
+        loader = SegmentLoader(home, storage)
+        assert loader.load_batch().new == 7 * len(numbers)
+        loader.close()
+        counts.append(len(queries))
+
+    assert counts[2] < counts[1] + 5  # the version of the store is read every few seconds

@@ -23,7 +23,9 @@ from vestige._runtime.gc_pause import pause_gc
 from vestige.errors import StoreError, UnreadableError
 from vestige.fleet.segments.segment_format import StoredDelivery, decode_segment
 from vestige.fleet.segments.segment_storage import REJECTED, SegmentInfo, SegmentStorage
+from vestige.fleet.server.otlp_ingest import Spans
 from vestige.fleet.server.receive import Receipt, Receiver
+from vestige.fleet.shipment import Shipment
 from vestige.home import Home
 from vestige.settings import find_store
 from vestige.store.open import is_server_address, read_server_status
@@ -39,6 +41,9 @@ PARTS_INTERVAL_S: Final = 10.0
 PARTS_MAX: Final = 600
 """Parts of a partition above which the loader waits for merges. ClickHouse delays inserts at 1000
 and refuses them at 3000."""
+
+
+_Segment = tuple[str, list[StoredDelivery]]
 
 
 @dataclass(slots=True)
@@ -57,11 +62,29 @@ class LoadResult:
     """Nothing was loaded, because the store has to merge parts first."""
 
 
+def _merge(batch: Sequence[_Segment]) -> list[tuple[str, Shipment | Spans]]:
+    """Return one shipment for each tenant, and one of OpenTelemetry spans.
+
+    To store a shipment takes some ten queries, however small it is.
+    """
+    merged: dict[tuple[str, type], Shipment | Spans] = {}
+    for _, deliveries in batch:
+        for delivery in deliveries:
+            opened = delivery.open()
+            into = merged.setdefault((delivery.tenant, type(opened)), opened)
+            if into is opened:
+                continue
+            if isinstance(opened, Spans):
+                assert isinstance(into, Spans)
+                into.add(opened)
+            else:
+                assert isinstance(into, Shipment)
+                into.add(opened)
+    return [(tenant, opened) for (tenant, _), opened in merged.items()]
+
+
 class _RefusedError(Exception):
     """The store refused a shipment of a segment."""
-
-
-_Segment = tuple[str, list[StoredDelivery]]
 
 
 class SegmentLoader:
@@ -147,12 +170,11 @@ class SegmentLoader:
             self._receiver = Receiver(self._home)
         new = 0
         with self._receiver.transaction():
-            for key, deliveries in batch:
-                for delivery in deliveries:
-                    outcome = self._receiver.store_now(delivery.open(), delivery.tenant)
-                    if not isinstance(outcome, Receipt):
-                        raise _RefusedError(f"{key}: {outcome}")
-                    new += outcome.new
+            for tenant, opened in _merge(batch):
+                outcome = self._receiver.store_now(opened, tenant)
+                if not isinstance(outcome, Receipt):
+                    raise _RefusedError(str(outcome))
+                new += outcome.new
         return new
 
     def _reject(self, key: str, data: bytes, reason: str, result: LoadResult) -> None:

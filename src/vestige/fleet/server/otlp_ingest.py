@@ -57,6 +57,12 @@ class Spans:
     recorded: dict[str, Runs] = field(default_factory=dict)
     """Runs whose spans a journal has, too, by its writer."""
 
+    def add(self, other: Spans) -> None:
+        """Add the records of another request."""
+        for run_id, records in other.runs.items():
+            self.runs.setdefault(run_id, []).extend(records)
+        self.own.update(other.own)
+
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:

@@ -40,7 +40,7 @@ class StoreConnection:
         """The tenant whose runs are visible. None: all runs are visible."""
         self.root = root
         self._home_id = home_id
-        """The home whose journals are collected. Empty: the store is not open for a collector."""
+        """The home whose journals the caller collects. Empty: it does not collect any."""
         self._snapshot: View | None = None
         self._recent: tuple[float, int, View] | None = None
         """The state that was read last: until when it is used, and after how many commits."""

@@ -514,7 +514,7 @@ def _other_homes(view: View) -> str:
     running = f"SELECT writer FROM {view.current('writers')} WHERE ended IS NULL"
     return (
         f"SELECT DISTINCT writer FROM journals WHERE {view.visible('journals')}"
-        f" AND {{home:String}} <> '' AND home NOT IN ('', {{home:String}}) AND writer IN ({running})"
+        f" AND home NOT IN ('', {{home:String}}) AND writer IN ({running})"
     )
 
 
