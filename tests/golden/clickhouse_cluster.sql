@@ -379,3 +379,47 @@ CREATE TABLE IF NOT EXISTS team.facts ON CLUSTER 'main' AS team.facts_local ENGI
   'team',
   'facts_local',
   1);
+ALTER TABLE team.bodies_local ON CLUSTER 'main' MODIFY COLUMN data CODEC(ZSTD(9));
+ALTER TABLE team.bodies_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS stream_text String CODEC(ZSTD(9)) AFTER data;
+ALTER TABLE team.bodies ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS stream_text String CODEC(ZSTD(9)) AFTER data;
+ALTER TABLE team.bodies_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS is_unread_stream UInt8 DEFAULT (match(substring(data,
+  1,
+  64),
+  '^(data|event|id|retry)?:') OR position(substring(data,
+  1,
+  16384),
+  '\\ndata:') > 0 OR match(substring(data,
+  1,
+  16384),
+  '\\}\\s*\\n\\s*\\{')) AFTER stream_text;
+ALTER TABLE team.bodies ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS is_unread_stream UInt8 DEFAULT (match(substring(data,
+  1,
+  64),
+  '^(data|event|id|retry)?:') OR position(substring(data,
+  1,
+  16384),
+  '\\ndata:') > 0 OR match(substring(data,
+  1,
+  16384),
+  '\\}\\s*\\n\\s*\\{')) AFTER stream_text;
+ALTER TABLE team.bodies_local ON CLUSTER 'main' ADD INDEX IF NOT EXISTS stream_words lower(stream_text) TYPE text(tokenizer = 'splitByNonAlpha',
+  posting_list_codec = 'bitpacking');
+ALTER TABLE team.body_keys_local ON CLUSTER 'main' MODIFY COLUMN id CODEC(T64,
+  ZSTD(1));
+ALTER TABLE team.spans_local ON CLUSTER 'main' MODIFY COLUMN input_preview String CODEC(ZSTD(9)) SETTINGS (min_compress_block_size = 4194304,
+  max_compress_block_size = 4194304);
+ALTER TABLE team.spans_local ON CLUSTER 'main' MODIFY COLUMN output_preview String CODEC(ZSTD(9)) SETTINGS (min_compress_block_size = 4194304,
+  max_compress_block_size = 4194304);
+ALTER TABLE team.spans_local ON CLUSTER 'main' MODIFY COLUMN seq CODEC(Delta,
+  ZSTD(1));
+ALTER TABLE team.spans_local ON CLUSTER 'main' MODIFY COLUMN end_seq CODEC(Delta,
+  ZSTD(1));
+ALTER TABLE team.spans_local ON CLUSTER 'main' MODIFY COLUMN input_body CODEC(Delta,
+  ZSTD(1));
+ALTER TABLE team.spans_local ON CLUSTER 'main' MODIFY COLUMN output_body CODEC(Delta,
+  ZSTD(1));
+ALTER TABLE team.spans_local ON CLUSTER 'main' ADD INDEX IF NOT EXISTS by_input input_body TYPE minmax GRANULARITY 1;
+ALTER TABLE team.spans_local ON CLUSTER 'main' ADD INDEX IF NOT EXISTS by_output output_body TYPE minmax GRANULARITY 1;
+ALTER TABLE team.logs_local ON CLUSTER 'main' ADD INDEX IF NOT EXISTS by_body body TYPE minmax GRANULARITY 1;
+ALTER TABLE team.journals_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS home String AFTER offset;
+ALTER TABLE team.journals ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS home String AFTER offset;
