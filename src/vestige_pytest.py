@@ -1,4 +1,4 @@
-"""What pytest loads in every session: options and a fixture, and nothing of Vestige until it is on.
+"""The plugin that pytest loads in every session: options and a fixture, without Vestige.
 
     pytest --vestige-bundle=tests/artifacts
 

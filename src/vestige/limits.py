@@ -334,7 +334,7 @@ BUNDLE_RATIO_FREE = GIB
 """Up to this size any ratio is accepted: states that hardly change compress well."""
 
 BUNDLE_ENTRY_MAX = 64 * MIB
-"""One snapshot, log entry or file that is read into memory. A longer one is skipped."""
+"""Maximum size of a snapshot, log entry or file in memory. A longer one is skipped."""
 
 BUNDLE_MEMORY_MAX = 16 * MIB
 """Data from verifying a bundle that stays in memory until it is imported."""
@@ -374,7 +374,7 @@ ARTIFACT_BUNDLE_MAX = 256 * MIB
 """Size of `bundle.json`. It has a line per file, and is read completely."""
 
 ARTIFACT_LINE_MAX = 4 * MIB
-"""One line of a trace or another `*.jsonl`, which is read into memory."""
+"""Maximum size of a line of a trace or another `*.jsonl`, which is read into memory."""
 
 ARTIFACT_ZIP_BYTES_MAX = 16 * GIB
 """Uncompressed size of an archive that is hashed. Nothing is stored, but it takes time."""

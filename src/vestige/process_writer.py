@@ -55,7 +55,7 @@ OpenJournal = Callable[["Writer"], Journal]
 
 
 class Writer:
-    """One per process and home, from `get_process_writer`."""
+    """The writer of a process and home, from `get_process_writer`."""
 
     def __init__(
         self, home: Home, clock: Clock, open_journal: OpenJournal, private: bool = False

@@ -105,7 +105,7 @@ class Settings(msgspec.Struct, frozen=True):
     store: str = ""
     """The address of a store on a server. Empty: the file store.db of the home."""
     segments: str = ""
-    """Where the server writes segments for a loader. Empty: it stores records itself."""
+    """The storage of segments for a loader. Empty: the server stores records itself."""
     prices: Mapping[str, ModelPrice] = {}
     """Prices by model name, which override the built-in price table."""
 

@@ -29,7 +29,7 @@ OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 NUMBER_MAX = 4096
 """Descriptors are numbered below this: a higher number makes the kernel's table larger."""
 NUMBER_MARGIN = 64
-"""How far below the highest possible number to start."""
+"""The distance of the first number below the highest possible one."""
 UNMARKED = -1
 """No file has this position, so an unmarked file always takes the slower comparison."""
 

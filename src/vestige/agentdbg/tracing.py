@@ -40,7 +40,7 @@ class TraceOptions(msgspec.Struct, frozen=True):
 
 
 class Scope:
-    """One passage through a traced function or block: a run, or a step of the active one."""
+    """A passage through a traced function or block: a run, or a step of the active one."""
 
     def __init__(self, options: TraceOptions, function: Callable[..., Any] | None) -> None:
         self._joined: LiveRun | None = run_lifecycle.active()

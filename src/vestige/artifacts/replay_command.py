@@ -32,13 +32,13 @@ _UNPRINTABLE = r"[\x00-\x1f\x7f]"
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """How a suite is started."""
+    """The command that starts a suite."""
 
     argv: list[str]
-    """Without what is selected."""
+    """The arguments that select no tests."""
     cwd: str
     tests: list[str] = msgspec.field(default_factory=list)
-    """What was selected."""
+    """The selected tests."""
     by_case: bool = False
     """A case's name is an argument that selects it."""
     prefix: str = ""

@@ -94,7 +94,7 @@ class StartFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     facts: dict[str, Any]
     command: str
-    """As it is written there; empty: it is not."""
+    """The recorded command; empty if none was recorded."""
     replay: Replay | None
     replay_environment: Mapping[str, str]
 

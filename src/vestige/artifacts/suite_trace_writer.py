@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 _SECOND_NS = 1_000_000_000
 
 _forks = 0
-"""How many times this process, and those it was forked from, came out of a fork as the child."""
+"""The number of forks between the first process and this one."""
 
 
 def _after_fork() -> None:
@@ -97,10 +97,10 @@ class TraceWriter:
         self.watch = Stopwatch(clock)
         self.lost = 0
         self.why_lost = ""
-        """Of the first."""
+        """The reason of the first loss."""
         self.total = self.passed = self.failed = self.skipped = 0
         self.last_ts = ""
-        """Of what was last rendered, cases aside."""
+        """The time of the last rendered event that is not about a case."""
         self._suite = suite
         self._timestamp = timestamp
         line = TraceEvent(

@@ -21,7 +21,7 @@ from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.secret_likelihood import is_placeholder
 
 MARKER = "<redacted>"
-"""How the bundles of this format write a value that is withheld."""
+"""The text that replaces a secret in bundles of this format."""
 
 _REGISTERED_MIN = 8
 """Characters. `SECRET=test` must not mask every test's name; such a value is masked beside its name

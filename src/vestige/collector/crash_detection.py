@@ -37,17 +37,17 @@ TERMINATED = "terminated by SIGTERM"
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a child process ended, as its parent saw it."""
+    """The end of a child process, as its parent saw it."""
 
     code: int
-    """As `Popen.returncode`: a negative number is a signal."""
+    """The `Popen.returncode`: a negative number is a signal."""
     at_ns: int
     oom_kills: int = 0
     """Processes that the OOM killer killed in the same control group meanwhile."""
     max_rss_bytes: int = 0
     """Peak memory of the process, or of a child that it waited for."""
     stopped: str = ""
-    """Why `vestige run` stopped it; empty if it did not."""
+    """The reason for which `vestige run` stopped it; empty if it did not."""
 
     @property
     def is_oom(self) -> bool:

@@ -15,7 +15,7 @@ from vestige.recorder import Recorder
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why a program is stopped."""
+    """The reason for which a program is stopped."""
 
     text: str
     """The code of the rule and a sentence: `cost: Cost is $5.01 (limit $5.00).`"""

@@ -25,7 +25,7 @@ from vestige.limits import NESTING_MAX
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One name in a folder."""
+    """An entry of a folder."""
 
     name: str
     path: str
@@ -36,7 +36,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What is known of a file without reading it."""
+    """Facts about a file that is not read."""
 
     path: str
     is_file: bool
@@ -45,7 +45,7 @@ class FileStat:
 
 
 class Filesystem(Protocol):
-    """What a bundle needs of a filesystem."""
+    """The methods of a filesystem that a bundle needs."""
 
     def list(self, path: str = ".") -> Sequence[FileEntry]: ...
 

@@ -51,7 +51,7 @@ from vestige.formats.wink.validate import check_content
 from vestige.formats.wink.write import write_bundle
 
 WARNINGS_MAX: Final = 20
-"""Of one reading of the logs; `problems` has all of them."""
+"""The number of warnings for one reading of the logs; `problems` has all of them."""
 _FACTS: Final = ("session_id", "agent", "execution", "tags", "bundle_id")
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -100,7 +100,7 @@ class DebugBundle:
     _logs: list[str] = field(default_factory=list, repr=False)
     _files: dict[str, bytes] = field(default_factory=dict, repr=False)
     _source: BundleContent | None = field(default=None, repr=False, compare=False)
-    """What holds the parts of a bundle that was loaded or captured; None: the fields above do."""
+    """The parts of a bundle that was loaded or captured. None: they are in the fields above."""
     _by_path: dict[str, ContentFile] | None = field(
         default=None, init=False, repr=False, compare=False
     )

@@ -36,7 +36,7 @@ class Opening(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How it ended: the body of its run's end."""
+    """The end of a capture: the body of its run's end."""
 
     outcome: str
     error: dict[str, Any] | None

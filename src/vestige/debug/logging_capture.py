@@ -38,7 +38,7 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {
     EXTRA_MARK,
 }
 _OWN_FIELDS: Final = len(logging.makeLogRecord({}).__dict__)
-"""What every record has; what `extra` gave comes behind."""
+"""The number of attributes of every record; those of `extra` follow."""
 _SCALARS: Final = frozenset((str, int, bool, type(None)))
 _PLAIN_LEVELS: Final = {name: level for level, name in LEVELS.items()}
 
@@ -52,7 +52,7 @@ without a body."""
 
 
 class Sink:
-    """One listener: what level it wants, and where a record goes."""
+    """A listener: its level, and the function that gets each record."""
 
     def __init__(self, write: Write, level: int = logging.DEBUG) -> None:
         self.level = level

@@ -31,7 +31,7 @@ _HIDDEN_AGE_NS: Final = 60 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What became of one spool."""
+    """The result of recovering one spool."""
 
     spool: Path
     bundle: Path | None

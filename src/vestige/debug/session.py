@@ -87,7 +87,7 @@ def _slice_text(kind: type, items: tuple[Any, ...]) -> str:
 
 
 class Slice(Generic[T]):
-    """One slice of a session: `session[Plan]`."""
+    """A slice of a session: `session[Plan]`."""
 
     def __init__(self, session: Session, kind: type[T]) -> None:
         self._session = session

@@ -115,7 +115,7 @@ class _Items:
 
 
 Lists = dict[str, dict[tuple[str, int], list[int]]]
-"""By session and slice: the items that it had in the last snapshot."""
+"""The items of each session and slice in the last snapshot."""
 
 
 def _follow(recipe: Recipe, lists: Lists) -> list[list[int]]:

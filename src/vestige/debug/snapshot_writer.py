@@ -41,29 +41,29 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SliceRecipe(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One slice: its fields, and its items as a change to the list before."""
+    """A slice: its fields, and its items as a change to the previous list."""
 
     head: dict[str, Raw]
-    """As the snapshot has it; `items`, where they stand, is null."""
+    """The fields of the slice in the snapshot; `items` is null."""
     new: list[int] = []
     keep_first: int = 0
     keep_last: int = 0
 
 
 class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, rename={"is_complete": "whole"}):
-    """One snapshot."""
+    """A snapshot."""
 
     session_id: str
     head: dict[str, Raw]
-    """As the snapshot has it; `slices`, where they stand, is null."""
+    """The fields of the snapshot; `slices` is null."""
     slices: list[SliceRecipe] = []
     is_complete: bool = False
-    """Not a change to anything before: something may have been lost."""
+    """True if it does not refer to earlier snapshots, because one may be missing."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What was written of one session: its lists of items, by slice."""
+    """The lists of items that were written of one session, by slice."""
 
     lists: dict[tuple[str, int], list[int]] = field(default_factory=dict)
 

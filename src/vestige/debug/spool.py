@@ -43,7 +43,7 @@ from vestige.record.types import VERSION, BodyInfo, Log
 from vestige.recorder import Recorder
 
 LOGS: Final = "logs-"
-"""How the name of a journal with log lines begins."""
+"""The start of the name of a journal with log lines."""
 COMPONENT: Final = "capture"
 EXTRAS: Final = "extras"
 """Components beyond the wink format's, as in the bundle (debug/run_records.py)."""
@@ -59,7 +59,7 @@ class LogRotationConfig:
 
     max_entries: int = 100_000
     max_bytes: int = 50_000_000
-    """As they will stand in the bundle, roughly."""
+    """The approximate size of the lines in the bundle."""
     keep_rotations: int = 3
 
     def __post_init__(self) -> None:
@@ -201,7 +201,7 @@ class SpoolRecorder(Recorder):
     def __init__(self, home: Home, rotation: LogRotationConfig | None) -> None:
         super().__init__(home, level="debug", sample=1.0, crash_hooks=False)
         self.run_id = ""
-        """Of the capture: its log lines belong to it."""
+        """The run of the capture, to which its log lines belong."""
         self._rotation = rotation
         self._rotating = threading.RLock()  # a signal's handler may log meanwhile
         self._entries = self._bytes = 0

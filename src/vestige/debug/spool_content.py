@@ -34,7 +34,7 @@ from vestige.formats.wink.manifest import (
 
 
 class SpoolContent:
-    """What a spool holds, now; or for good, once the capture is finalized."""
+    """The content of a spool; it no longer changes once the capture is finalized."""
 
     def __init__(self, spool: Spool, *, dead: bool = False) -> None:
         """`dead`: the process is gone, and what has no end was interrupted."""
@@ -44,7 +44,7 @@ class SpoolContent:
         self._final: Index | None = None
         self.opening: Opening | None = None
         self.ending: Ending | None = None
-        """As they were to be written, masked: where the disk took neither."""
+        """The redacted start and end of a capture, if the disk could not store them."""
 
     # --- as BundleContent -------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class CapturedFile:
 
 @dataclass(slots=True)
 class Index:
-    """What the journal holds, and where."""
+    """The entries of the journal and their offsets."""
 
     opening: Opening | None = None
     ending: Ending | None = None

@@ -32,7 +32,7 @@ SURFACES_MAX = 256
 
 _EMITTERS_MAX = 8
 _recorded: dict[int, tuple[Emitter, str, set[str]]] = {}
-"""By the emitter's id: the emitter (so that its id is not reused), its writer, its surfaces."""
+"""Keyed by emitter id: the emitter (so that the id is not reused), its writer, its surfaces."""
 
 
 def mark_recorded(emitter: Emitter, encoded: str) -> bool:

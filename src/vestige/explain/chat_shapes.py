@@ -39,7 +39,7 @@ class ToolResult:
 
 @dataclass(slots=True)
 class ChatMessage:
-    """One message: a text of the user, results of tools, or an answer of the model."""
+    """A message: a text of the user, results of tools, or an answer of the model."""
 
     text: str = ""
     results: list[ToolResult] = field(default_factory=list)
@@ -49,14 +49,14 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer of the model."""
+    """An answer of the model."""
 
     text: str
     calls: Sequence[RequestedCall]
     usage: Usage
     message: ChatMessage
     is_truncated: bool = False
-    """Whether it ended at the limit of its tokens."""
+    """True if it ended at the limit of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)

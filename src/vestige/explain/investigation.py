@@ -42,7 +42,7 @@ OUTPUT_MAX: Final = 1_500
 THINKING_MAX: Final = 6_000
 """Tokens of one answer of a model that needs more for its thinking."""
 OUTPUT_MIN: Final = 200
-"""With fewer tokens, no request is sent: a report would be truncated."""
+"""The smallest number of tokens for a request: with fewer, a report would be truncated."""
 RESULT_TOKENS: Final = 900
 """Budget of one query."""
 RESULTS_TOKENS: Final = 2_400
@@ -88,7 +88,7 @@ class Investigation:
     queries: list[str] = field(default_factory=list)
     """The queries that the model made."""
     stopped: str = ""
-    """Why the model did not come to a report; empty if it did."""
+    """The reason why there is no report; empty if there is one."""
 
     @property
     def cause(self) -> Claim | None:

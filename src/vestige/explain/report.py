@@ -30,7 +30,7 @@ _VERDICTS: Final = {"cause": "Cause", "contributes": "Contributes", "ruled_out":
 
 @dataclass
 class ExplainAnswer(CommandAnswer):
-    """Why a run failed: what the checks found, and what a model proved."""
+    """The reasons why a run failed: findings of the checks, and claims that a model proved."""
 
     verb: ClassVar[str] = "explain"
     budget: ClassVar[int] = 1_500

@@ -21,7 +21,7 @@ from vestige._runtime.file_locks import is_held, try_lock
 from vestige.errors import UsageError
 
 PART: Final = ".part"
-"""How the name of a file ends that is being written."""
+"""The suffix of a file that is being written."""
 
 _PARTIAL_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]+\.part")
 """The rest of such a name, after the name of its target."""

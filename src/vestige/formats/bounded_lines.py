@@ -17,7 +17,7 @@ BOM: Final = b"\xef\xbb\xbf"
 
 
 class Line(NamedTuple):
-    """One line, and where it is in its file."""
+    """A line, and where it is in its file."""
 
     number: int
     """1 for the first line."""

@@ -65,7 +65,7 @@ class ValidationResult(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct):
-    """One run of a file, as a format reads it."""
+    """A run of a file, as a format reads it."""
 
     run_id: str
     writer: str

@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 class WireShape(msgspec.Struct, frozen=True):
-    """How a provider frames messages."""
+    """The frame that a provider puts around messages."""
 
     provider: str
     render_request: Callable[[list[Object]], Object]

@@ -32,7 +32,7 @@ _READ_MAX: Final = 16 * 1024 * 1024
 
 
 class Turn(msgspec.Struct, kw_only=True):
-    """One message of a thread."""
+    """A message of a thread."""
 
     role: str
     """`system`, `user`, `assistant` or `tool`."""

@@ -12,7 +12,7 @@ from vestige._runtime.msgspec_or_fallback import msgspec
 
 
 class MessagePart(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """One part of a message or response: text, thinking, media, a tool call or its result."""
+    """A part of a message or response: text, thinking, media, a tool call or its result."""
 
     kind: str
     """`text`, `thinking`, `image`, `audio`, `file`, `tool_call`, `tool_result` or `other`."""
@@ -61,7 +61,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One message of a request."""
+    """A message of a request."""
 
     role: str
     """`system`, `user`, `assistant`, `tool`: the same word for every provider."""
@@ -100,7 +100,7 @@ class PromptPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request to a model."""
+    """A request to a model."""
 
     provider: str
     """`openai`, `openai-responses`, `anthropic`, `gemini`, `bedrock`, `cohere`, `ollama`."""
@@ -132,7 +132,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One response of a model, complete or streamed."""
+    """A response of a model, complete or streamed."""
 
     provider: str
     model: str | None

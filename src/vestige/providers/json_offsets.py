@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """One `cache_control`."""
+    """A `cache_control`."""
 
     cut: Span
     """The bytes to remove, so that the object is as it would be without the marker."""

@@ -41,7 +41,7 @@ REPAIRED_MAX = 4 * MIB
 """Longer texts are not repaired, because each escape is checked."""
 
 Reader = Any
-"""One of the provider modules."""
+"""A module of `providers/apis/`."""
 
 _HINTS: tuple[tuple[str, Reader], ...] = (
     ("anthropic", anthropic),

@@ -36,7 +36,9 @@ _MAKERS: Final = ("openai", "google", "cohere", "mistral")
 """Providers whose own embedding, image and speech models are found by name alone."""
 
 LATEST = datetime(9998, 1, 1, 12, tzinfo=UTC)
-"""Without a time: the newest price in the table. The answer must not depend on today's clock."""
+"""The time of a call without one, so that the newest price applies.
+
+The answer must not depend on today's clock."""
 
 
 NO_PRICES: Final[Mapping[str, ModelPrice]] = MappingProxyType({})

@@ -56,7 +56,7 @@ class First(msgspec.Struct, frozen=True, gc=False):
     answer: int | None
     """End of the first event that is not a thought."""
     thought: bool
-    """Whether the first event is a thought."""
+    """True if the first event is a thought."""
 
 
 def find_first(body: bytes | bytearray) -> First | None:

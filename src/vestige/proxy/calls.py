@@ -28,7 +28,7 @@ class Calls:
 
 
 class Call:
-    """One request and its response, recorded if it is a model call (wire/call_selection.py)."""
+    """A request and its response, recorded if it is a model call (wire/call_selection.py)."""
 
     def __init__(self, calls: Calls, method: str, path: str, headers: Headers) -> None:
         self._calls = calls

@@ -24,7 +24,7 @@ class Stream(NamedTuple):
     name: str
     source: int
     target: int
-    """Where the bytes are written to. -1: the program writes its file itself."""
+    """The descriptor to which the bytes are written. -1: the program writes its file itself."""
 
 
 class ProgramStreams:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 _OF_SUBTESTS = r"contains \d+ failed subtests?"
-"""How pytest says of a test that it has failed subtests."""
+"""The message of pytest for a test with failed subtests."""
 
 _FILES = {"stdout": "stdout.txt", "stderr": "stderr.txt", "log": "captured.log"}
 

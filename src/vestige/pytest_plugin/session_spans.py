@@ -95,7 +95,7 @@ class TestSpans:
         self._emitter = recorder._emitter
         self._running = False
         self._inside = False
-        """Whether tests run; also between two of them."""
+        """True if tests run; also between two of them."""
         self._writer = ""
         """The emitter of the prepared lines. After a fork they are prepared again."""
         self._opening = self._turning = b""

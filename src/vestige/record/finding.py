@@ -12,7 +12,7 @@ Basis = Literal["measured", "hypothesis"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that is wrong, or may be."""
+    """A problem or a possible problem, with its evidence."""
 
     check: str
     """The name of the check that found it."""
@@ -24,7 +24,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     """The check and the case within it: `cache-bust/prefix-changed`."""
     message: str
-    """One sentence, with the numbers."""
+    """A sentence with the numbers."""
     cause: str | None = None
     """The id of the span that caused it. None: the run."""
     evidence: list[str] = []

@@ -33,7 +33,7 @@ class Loop(NamedTuple):
     """A pattern that repeated `repetitions` times in a row, up to the last step."""
 
     labels: tuple[str, ...]
-    """One round."""
+    """A round of a loop."""
     repetitions: int
     evidence: tuple[str, ...]
     """The steps of all rounds, oldest first."""

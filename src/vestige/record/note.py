@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One note. Its text is redacted before it is stored."""
+    """A note. Its text is redacted before it is stored."""
 
     id: str
     """A UUIDv4, or the id in the source that it was imported from."""

@@ -27,7 +27,7 @@ Ranges = Literal["body", "parts"]
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """One contribution to a prompt."""
+    """A contribution to a prompt."""
 
     contributor: str
     """Who put it there: `persona`, `skill:web`, `tool:read_file`."""

@@ -72,7 +72,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SpanInfo(msgspec.Struct, frozen=True, gc=False):
-    """One span, merged from its opening, updates and close."""
+    """A span, merged from its opening, updates and close."""
 
     id: str
     short_id: str
@@ -95,7 +95,7 @@ class SpanInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogInfo(msgspec.Struct, frozen=True, gc=False):
-    """One log record."""
+    """A log record."""
 
     span_id: str | None
     writer: str
@@ -121,7 +121,7 @@ class LinkInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run without its bodies. Spans and logs are in the order of time."""
+    """A run without its bodies. Spans and logs are in the order of time."""
 
     info: RunInfo
     spans: list[SpanInfo]

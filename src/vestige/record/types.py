@@ -53,7 +53,7 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BodyInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to read a body that is not simply the text in its line."""
+    """The encoding of a body that is not the plain text in its line."""
 
     encoding: Literal["text", "base64"] = "text"
     """base64: the body is not UTF-8. Its line has it in base64; a file has the bytes themselves."""
@@ -94,7 +94,7 @@ class SpanOpen(Record, tag="span-open", gc=False):
     body: str | None = None
     body_info: BodyInfo | None = None
     redacted: dict[str, int] | None = None
-    """How often each redaction rule acted on this record."""
+    """The number of redactions in this record, by rule."""
     extra: dict[str, Any] | None = None
     """Fields that this version does not know. record/codec.py writes them back in their place."""
 
@@ -114,7 +114,7 @@ class SpanClose(Record, tag="span-close", gc=False):
 
     span_id: str
     status: str
-    """One of STATUSES; text, so that a status of a newer version is kept."""
+    """A status of STATUSES; text, so that a status of a newer version is kept."""
     duration_ns: Count
     attributes: Attributes = {}
     body: str | None = None
@@ -128,7 +128,7 @@ class Log(Record, tag="log", gc=False):
 
     component: str
     level: str
-    """One of LEVELS; text, so that a level of a newer version is kept."""
+    """A level of LEVELS; text, so that a level of a newer version is kept."""
     message: str
     span_id: str | None = None
     attributes: Attributes = {}

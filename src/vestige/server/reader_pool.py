@@ -107,7 +107,7 @@ class Readers:
         self._key_heavy_max = max(1, threads // 4)
         self._changed = threading.Condition()
         self._queues: OrderedDict[str, _Queue] = OrderedDict()
-        """By key, in the order of their turns."""
+        """Keyed by key, in the order of their turns."""
         self._waiting = 0
         self._running_heavy = 0
         self._closed = False

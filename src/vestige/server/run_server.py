@@ -246,7 +246,7 @@ class _Uvicorn(uvicorn.Server):
         self._server = server
         self._grpc = grpc
         self.failure: UsageError | None = None
-        """Why the server could not start."""
+        """The reason why the server could not start."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -96,7 +96,7 @@ class Server:
         self.hosts = hosts
         """Host names that are served. None: any, where no cookie could be misused."""
         self.demo_workflows = demo_workflows
-        """Whether conformance suites may start runs (server/openwop/demo_workflows.py)."""
+        """True if conformance suites may start runs (server/openwop/demo_workflows.py)."""
         self.body_s = body_s
         """Seconds for a request's body to arrive."""
         self.port = 0

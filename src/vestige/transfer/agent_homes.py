@@ -1,4 +1,4 @@
-"""Where coding agents keep their sessions on this machine.
+"""The folders in which coding agents keep their sessions on this machine.
 
 for home in find_agent_homes(os.environ):
     home.agent, home.path, list(home.find_sessions())

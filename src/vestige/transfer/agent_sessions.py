@@ -56,7 +56,7 @@ class DiscoveredLogs:
     new: Sequence[Session]
     """Those that are not imported, or have changed since."""
     problem: str = ""
-    """Why not all sessions were found."""
+    """The reason why not all sessions were found."""
 
     @property
     def size_bytes(self) -> int:

@@ -156,12 +156,12 @@ def _remove_suite(path: Path, root: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedBundle:
-    """What became of a bundle that may be damaged."""
+    """The result of salvaging a bundle that may be damaged."""
 
     written: Path | None
     """None: nothing is damaged."""
     problems: Sequence[Problem]
-    """Of the bundle that was read."""
+    """The problems of the bundle that was read."""
 
 
 def salvage_bundle(path: Path, folder: Path) -> SalvagedBundle:

@@ -37,7 +37,7 @@ _SCORE: Final = "score."
 
 @dataclass(frozen=True, slots=True)
 class DatasetOptions:
-    """What a dataset contains."""
+    """The contents of a dataset."""
 
     unit: Unit = "runs"
     shape: Shape = "openai"

@@ -32,7 +32,7 @@ class TempStore:
     store: Store
     close: Callable[[], None]
     problems: Sequence[Problem] = ()
-    """Of the files that it was filled from."""
+    """The problems of the files that it was filled from."""
 
 
 def load_runs(path: Path) -> TempStore:

@@ -68,12 +68,12 @@ class OutgoingRequest:
         self.body = body
         """The body. None: it is streamed, and known only once it is sent."""
         self.plain = False
-        """Whether the body is decoded, although the headers name a coding."""
+        """True if the body is decoded, although the headers name a coding."""
         self.answer: Answer | None = None
         """The recorded answer, in a replay."""
         self.is_sent = False
-        """Whether a fork sends the request."""
+        """True if a fork sends the request."""
         self.is_changed = False
-        """Whether a fork has changed the body."""
+        """True if a fork has changed the body."""
         self.level = 0
         """Number of forks whose changes apply to the request."""

@@ -151,7 +151,7 @@ class _Outcome(NamedTuple):
     code: int
     run_id: str
     reached: bool
-    """Whether the step of `--until` was reached."""
+    """True if the step of `--until` was reached."""
 
 
 def _replay(invocation: _Invocation) -> _Outcome:

@@ -229,7 +229,7 @@ class _ResultTexts:
         self._debugger = debugger
         self._calls = calls
         self._texts: dict[str, dict[str, str]] = {}
-        """By the ids of model calls, then by those of tool calls."""
+        """Keyed by the ids of model calls, then by those of tool calls."""
 
     def find(self, call_id: str, ended_ns: int) -> str | None:
         """Return the text in the first request after the tool has ended that contains it."""

@@ -1,4 +1,4 @@
-"""What is recorded of printed text: as a screen shows it, and at a bounded rate."""
+"""Convert printed text for recording: as a screen shows it, and at a bounded rate."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class SelfReporter:
         self._reported_faults = 0
         self._died = False
         self.files_reopened = 0
-        """How often files were opened again that the program had closed, until it is reported."""
+        """The number of files that were opened again because the program had closed them."""
         self.death: BaseException | None = None
         """The uncaught exception that ends this process."""
 

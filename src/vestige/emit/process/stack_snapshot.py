@@ -29,7 +29,7 @@ _POSITIONS_MAX = 3
 
 
 class Frame(NamedTuple):
-    """One line of a stack."""
+    """A line of a stack."""
 
     file: str
     line: int

@@ -40,7 +40,7 @@ class OutgoingShipment:
     refused: int = 0
     """Lines left out because the server refuses their run."""
     single: bool = True
-    """Whether it cannot be made smaller."""
+    """True if it cannot be made smaller."""
 
     @property
     def data(self) -> bytes:

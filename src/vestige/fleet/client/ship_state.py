@@ -22,7 +22,7 @@ class Shipped(msgspec.Struct):
 
     to: str
     offsets: dict[str, int] = {}
-    """By `<writer>.<generation>`: the number of acknowledged bytes."""
+    """Keyed by `<writer>.<generation>`: the number of acknowledged bytes."""
     writers: list[str] = []
     """Writers whose end was not sent yet."""
     ended: list[str] = []

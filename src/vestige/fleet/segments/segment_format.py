@@ -29,7 +29,7 @@ _LEVEL: Final = 3
 
 
 class StoredDelivery(msgspec.Struct, omit_defaults=True):
-    """One shipment of a segment."""
+    """A shipment of a segment."""
 
     v: int
     tenant: str

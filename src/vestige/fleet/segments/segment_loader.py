@@ -34,8 +34,9 @@ BATCH_RECORDS: Final = 50_000
 """Records of one transaction, which bounds the memory of the loader."""
 BATCH_SEGMENTS: Final = 500
 TRIES_MAX: Final = 3
-"""How often a segment fails alone, for another reason than an unavailable store, until it is
-rejected. A connection that breaks may look like a bug."""
+"""The number of failures after which a segment is rejected, if the store is available.
+
+A connection that breaks may look like a bug."""
 PARTS_INTERVAL_S: Final = 10.0
 """The time between two looks at the number of parts."""
 PARTS_MAX: Final = 600
@@ -55,7 +56,7 @@ class LoadResult:
     new: int = 0
     rejected: int = 0
     reasons: list[str] = field(default_factory=list)
-    """Why segments were rejected."""
+    """The reasons for which segments were rejected."""
     is_full: bool = False
     """More segments are waiting."""
     is_blocked: bool = False
@@ -97,7 +98,7 @@ class SegmentLoader:
         self._parts_read = -PARTS_INTERVAL_S
         self._has_room = True
         self._failures: dict[str, int] = {}
-        """How often each segment failed alone."""
+        """The number of failures of each segment."""
 
     def close(self) -> None:
         if self._receiver is not None:

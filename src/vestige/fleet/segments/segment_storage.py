@@ -1,4 +1,4 @@
-"""Where segments are: a directory, or a bucket of S3. A segment is written once, never changed.
+"""The storage of segments: a directory, or a bucket of S3. Segments are never changed.
 
     storage = open_storage("s3://bucket/prefix")
     storage.put("0f3a…-000000000001.zst", data)      # durable when it returns
@@ -23,7 +23,7 @@ from vestige.errors import StoreError, UsageError
 
 SUFFIX: Final = ".zst"
 REJECTED: Final = "rejected/"
-"""What precedes the keys of segments that could not be loaded."""
+"""The prefix of the keys of segments that could not be loaded."""
 _KEY: Final = re.compile(r"(?:rejected/)?[0-9a-f]{16}-[0-9]{12}\.zst")
 _ABANDONED_S: Final = 3600
 """The age at which an unfinished file belongs to a server that was killed."""

@@ -40,7 +40,7 @@ STEP_RUNS: Final = 200
 
 Runs = dict[str, list[KnownRecord]]
 HasJournal = Callable[[str], bool]
-"""Whether the data directory has the journal of a writer."""
+"""True if the data directory has the journal of a writer."""
 
 _WRITER: Final = re.compile("[0-9a-f]{16}")
 

@@ -47,7 +47,7 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One line of events.jsonl."""
+    """A line of events.jsonl."""
 
     spec_version: Literal["0.1"]
     event_id: Uuid

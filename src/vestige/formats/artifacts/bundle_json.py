@@ -30,7 +30,7 @@ class InventoryEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Inventory:
-    """What bundle.json says."""
+    """The content of bundle.json."""
 
     def __init__(self) -> None:
         self.known = False
@@ -38,7 +38,7 @@ class Inventory:
         self.head: dict[str, Any] = {}
         """Everything but `files`."""
         self.files: dict[str, InventoryEntry] = {}
-        """By path, as it is written plainly."""
+        """Keyed by the normalised path."""
 
     @property
     def minor(self) -> int:

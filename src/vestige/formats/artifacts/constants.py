@@ -46,7 +46,7 @@ class Part(msgspec.Struct, frozen=True):
 
     path: str
     section: tuple[str, ...]
-    """Where `bundle.json.artifacts` refers to it."""
+    """The member of `bundle.json.artifacts` that refers to it."""
     kind: str
     schema: str | None = None
     type: Any = None
@@ -153,11 +153,11 @@ MANIFEST_KEYS: Final[dict[str, dict[str, tuple[type, ...]]]] = {
     "environment": dict.fromkeys(("os", "arch", "rust_version", "binary_version"), (str,)),
     "server_config": {"port": (int, NoneType), "auth": (str,), "storage_root": (str,)},
 }
-"""What the validators of later eras look for in manifest.json."""
+"""The members of manifest.json that validators of later eras require."""
 
 
 STATUSES: Final = ("pass", "fail", "skip", "unknown")
-"""Of a case, in manifest.json and the scenarios."""
+"""The statuses of a case in manifest.json and the scenarios."""
 
 
 def kind_of(path: str) -> str:

@@ -29,7 +29,7 @@ ZIP_MAGIC: Final = b"PK\x03\x04"
 
 
 class Places(msgspec.Struct):
-    """What a directory holds."""
+    """The kind of content of a directory."""
 
     bundles: list[Path] = msgspec.field(default_factory=list)
     """Bundles, and folders that are meant to be bundles."""

@@ -77,16 +77,16 @@ class SchemaId(msgspec.Struct, frozen=True):
 
 
 class FileEntry(msgspec.Struct, frozen=True, gc=False):
-    """One file of the bundle. `bundle.json` itself is not listed."""
+    """A file of the bundle. `bundle.json` itself is not listed."""
 
     path: RelativePath
     """Relative to the bundle root, forward slashes, no `..`."""
     sha256: Sha256
     bytes: Natural
     kind: str
-    """One of layout.KINDS; a minor above 0 may add some."""
+    """A kind of layout.KINDS; a minor version above 0 may add some."""
     schema: str | None
-    """Of a typed file; else null."""
+    """The schema of a typed file; else null."""
 
 
 class Bundle(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Bundle(msgspec.Struct, frozen=True):
     schema: SchemaId
     suite: str
     timestamp: str
-    """Of the bundle's directory: `20260210_170000`. The same in every typed file."""
+    """The time in the name of the directory: `20260210_170000`; equal in all typed files."""
     generated_at: Time
     started_at: Time
     ended_at: Time
@@ -180,7 +180,7 @@ class Repro(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
-    """As in the inventory of `bundle.json`: same size, same hash."""
+    """A file with the same size and hash as in the inventory of `bundle.json`."""
 
     path: RelativePath
     bytes: Natural
@@ -200,7 +200,7 @@ class FileIndex(msgspec.Struct, frozen=True):
 
 
 class TraceEvent(msgspec.Struct, omit_defaults=True, gc=False):
-    """One line of `trace/events.jsonl`, `trace-events.v1`."""
+    """A line of `trace/events.jsonl`, `trace-events.v1`."""
 
     schema_version: int
     suite: str
@@ -213,26 +213,28 @@ class TraceEvent(msgspec.Struct, omit_defaults=True, gc=False):
     """Empty when not in a case."""
     message: str
     counters: Counts
-    """As they stand after the event."""
+    """The counters after the event."""
     elapsed_ms: float | UnsetType = UNSET
-    """Of a `case_end` (or an assertion): how long it took."""
+    """The duration, in a `case_end` or an assertion."""
     assertion_id: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
-    """Of a `case_end` by our writer: `pass`, `fail`, `skip`, `unknown`."""
+    """The result, in a `case_end` of our writer: `pass`, `fail`, `skip`, `unknown`."""
     run_id: str | UnsetType = UNSET
-    """Of a `suite_start` by our writer: the run that recorded the suite, a UUIDv4."""
+    """In a `suite_start` of our writer: the run that recorded the suite, a UUIDv4."""
     span_id: str | UnsetType = UNSET
-    """Of a `case_start` by our writer: the case's span in that run."""
+    """In a `case_start` of our writer: the case's span in that run."""
     tool: str | UnsetType = UNSET
-    """Of a `suite_start` by our writer: who wrote this. Such a trace ends every case with
-    `case_end`, so cases may run side by side; in one without it, a case ends where the next
-    begins."""
+    """In a `suite_start` of our writer: the program that wrote it.
+
+    Such a trace ends every case with `case_end`, so cases may run side by side. In another trace, a
+    case ends where the next one begins.
+    """
     attempt: int | UnsetType = UNSET
-    """Of a `case_start`: 2 for the first rerun."""
+    """In a `case_start`: 2 for the first rerun."""
     path: str | UnsetType = UNSET
-    """Of an `attachment`: the file, relative to the bundle root."""
+    """In an `attachment`: the file, relative to the bundle root."""
     folded: bool | UnsetType = UNSET
-    """Of a `case_end` in a large suite: it replaces the case's `case_start` and `assert_pass`."""
+    """In a `case_end` of a large suite: it replaces the case's `case_start` and `assert_pass`."""
 
 
 # --- what later eras require (profile `latest`) --------------------------------------------------
@@ -274,7 +276,7 @@ class ScenariosIndex(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Scenario(msgspec.Struct, omit_defaults=True):
-    """One line of `scenarios/scenarios.jsonl`, `scenario-events.v1`."""
+    """A line of `scenarios/scenarios.jsonl`, `scenario-events.v1`."""
 
     schema_version: int
     suite: str

@@ -24,8 +24,7 @@ from vestige.formats.artifacts import constants
 from vestige.limits import ARTIFACT_FILES_MAX, ARTIFACT_ZIP_BYTES_MAX, KIB
 
 CHUNK = 128 * KIB
-"""Of a long file of lines, what is made of one chunk is gone when the next comes, and its memory is
-used again."""
+"""The memory of a chunk is used again for the next chunk of the file."""
 _FIRST = 64 * KIB
 """Most files are small, and a buffer of a megabyte is asked of the system, and cleared, for
 each."""
@@ -41,14 +40,14 @@ class UnreadablePartError(Exception):
 
 
 class Item(msgspec.Struct):
-    """One file, as it is found."""
+    """A file of a bundle."""
 
     path: str
     """Relative to the bundle root, with forward slashes."""
     read: Callable[[], Iterator[bytes]] | None
     link: bool = False
     fault: tuple[str, str] | None = None
-    """(rule, message): it is there, and not to be read."""
+    """(rule, message) if the file exists but must not be read."""
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes. Raise UnreadablePartError if that fails."""
@@ -60,7 +59,7 @@ class Tree(Protocol):
     """A bundle root."""
 
     name: str
-    """As the user gave it."""
+    """The path that the user named."""
 
     def items(self) -> Iterator[Item]:
         """Return all files below the root."""

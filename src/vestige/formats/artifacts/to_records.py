@@ -32,7 +32,7 @@ from vestige.record.coercion import flat
 from vestige.record.types import Attributes, KnownRecord, Link
 
 IDENTITY_LINES = 8
-"""Of a foreign trace: enough to tell two apart, few enough that one that grows stays itself."""
+"""Lines that identify a foreign trace: enough to distinguish two, and unchanged when it grows."""
 
 _LEVELS = {"assert_fail": "error", "expected_actual_diff": "warn"}
 _OWN = frozenset(
@@ -72,7 +72,7 @@ def _read_head(tree: Tree) -> list[bytes]:
 
 
 class _Reader:
-    """One bundle, while it is read."""
+    """A bundle that is being read."""
 
     def __init__(
         self, tree: Tree, suite: SuiteRecords, problems: list[Problem], recorded: str | None

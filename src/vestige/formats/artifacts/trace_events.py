@@ -49,7 +49,7 @@ class CaseResult(Protocol):
 
 
 class Case(msgspec.Struct):
-    """One case, as far as the trace has come."""
+    """A case, up to the current event of the trace."""
 
     number: int
     name: str
@@ -97,7 +97,7 @@ class Case(msgspec.Struct):
 
 
 class Step(NamedTuple):
-    """One event, and what it means."""
+    """An event and its meaning."""
 
     action: Action
     case: Case | None

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 def check_bundle(
     tree: Tree, profile: Profile = "seed", hashed: Mapping[str, tuple[int, str]] | None = None
 ) -> tuple[int, list[Problem]]:
-    """How many files were looked at, and all that is wrong. `hashed`: size and sha256 of files that
-    the caller read a moment ago; they are not hashed again, and only those whose content is checked
-    are read again."""
+    """Return the number of files, and all problems.
+
+    `hashed`: size and sha256 of files that the caller has just read. They are not hashed again, and
+    only those whose content is checked are read again.
+    """
     report = Report(tree.name, profile)
     try:
         inventory = read_inventory(tree, report)
@@ -60,7 +62,7 @@ class _Reader(Protocol):
 
 
 class _Walk:
-    """One bundle, file by file."""
+    """The check of a bundle, file by file."""
 
     def __init__(
         self, inventory: Inventory, report: Report, hashed: Mapping[str, tuple[int, str]]
@@ -76,7 +78,7 @@ class _Walk:
         self._indexed: list[str] = []
         """Logs and screenshots."""
         self._values: dict[str, Any] = {}
-        """Of typed files, by path."""
+        """The content of typed files, by path."""
         self._cases: dict[str, str] | None = {} if report.profile == "strict" else None
         self._scenarios: ScenarioLines | None = None
 

@@ -21,16 +21,16 @@ PROFILES: Final[tuple[Profile, ...]] = ("seed", "latest", "strict")
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One thing that a bundle must be."""
+    """A rule that a bundle must follow."""
 
     id: str
     profile: Profile
     meaning: str
-    """What has to hold, in one line."""
+    """The requirement, in one line."""
     clause: str
     """The part of the specification that says so."""
     hint: str = ""
-    """What to do about it."""
+    """Advice if it is broken."""
     warning: bool = False
     """It could not be checked; that alone makes no bundle invalid."""
 

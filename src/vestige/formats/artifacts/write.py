@@ -49,7 +49,7 @@ NO_GIT: Final = Git("unknown", "unknown", False)
 
 
 class SuiteFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the typed files say beyond the trace. Texts are redacted already."""
+    """Facts of the typed files that are not in the trace. Texts are redacted already."""
 
     suite: str
     timestamp: str
@@ -73,7 +73,7 @@ class SuiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     case_command: Callable[[str], str] | None = None
     """Re-runs one case by its name; None: `command` is all there is."""
     replay_keys: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """What repro.json has beyond the contract."""
+    """Members of repro.json beyond the contract."""
 
 
 def _environment_of(runner: Mapping[str, Any]) -> dict[str, Any]:

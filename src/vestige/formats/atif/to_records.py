@@ -71,7 +71,7 @@ class Document(msgspec.Struct):
 
 
 class _Result(msgspec.Struct):
-    """One result of an observation."""
+    """A result of an observation."""
 
     content: Any = None
     references: list[Object] = []

@@ -19,7 +19,7 @@ AGENT_TOOLS: Final = frozenset(["Agent", "Task"])
 
 
 class Entry(msgspec.Struct, gc=False, rename="camel"):
-    """One line of a session. Fields have any type, so that a newer version is read, too."""
+    """A line of a session. Fields have any type, so that a newer version is read, too."""
 
     type: Any = None
     subtype: Any = None
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, gc=False, rename="camel"):
 
 
 class SubagentMeta(msgspec.Struct, gc=False, rename="camel"):
-    """What is stored beside the session of a sub-agent."""
+    """Facts that are stored beside the session of a sub-agent."""
 
     agent_type: Any = None
     description: Any = None

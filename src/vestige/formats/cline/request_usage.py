@@ -24,7 +24,7 @@ _STARTED: Final = b'"api_req_started"'
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One request to a model."""
+    """A request to a model."""
 
     time_ms: int
     usage: Attributes

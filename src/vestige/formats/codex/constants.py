@@ -15,7 +15,7 @@ MANIFEST: Final = "manifest.json"
 
 
 class Entry(msgspec.Struct, gc=False):
-    """One line of a rollout: an event (`event_msg`), or an item of the history."""
+    """A line of a rollout: an event (`event_msg`), or an item of the history."""
 
     timestamp: Any = None
     type: Any = None

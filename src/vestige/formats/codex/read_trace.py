@@ -33,7 +33,7 @@ _MS: Final = 1_000_000
 
 
 class Event(msgspec.Struct, gc=False):
-    """One line of the trace."""
+    """A line of the trace."""
 
     wall_time_unix_ms: Any = None
     thread_id: Any = None

@@ -15,7 +15,7 @@ TMP: Final = "tmp"
 
 
 class Entry(msgspec.Struct, gc=False, rename="camel"):
-    """One line: the head of a session, a message, or a patch (`$set`)."""
+    """A line: the head of a session, a message, or a patch (`$set`)."""
 
     id: Any = None
     type: Any = None

@@ -31,7 +31,7 @@ _FACTS: Final = {
 
 
 class Line(msgspec.Struct, gc=False):
-    """One line of a session's file: its facts first, then messages."""
+    """A line of a session's file: its facts first, then messages."""
 
     id: Any = None
     role: Any = None

@@ -36,7 +36,7 @@ class ConversationFacts(msgspec.Struct, frozen=True):
     task: str = ""
     attributes: Attributes = {}
     system_prompts: dict[str, str] = {}
-    """By agent."""
+    """Keyed by agent."""
     exit_status: str = ""
     error: str = ""
     result: str = ""

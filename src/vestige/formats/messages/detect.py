@@ -43,7 +43,7 @@ Items = list[msgspec.Raw]
 
 
 class Conversation(msgspec.Struct, frozen=True, gc=False):
-    """Where a conversation is in its file."""
+    """The position of a conversation in its file."""
 
     kind: Literal["list", "object", "lines"]
     number: int

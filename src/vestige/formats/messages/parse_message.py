@@ -50,14 +50,14 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One message."""
+    """A message."""
 
     role: str
     """`system`, `user`, `assistant` or `tool`."""
     agent: str | None
     """The participant of a group chat, or None."""
     remark: str | None
-    """What a role has in parentheses: `thought`, `-> WebSurfer`."""
+    """The text in parentheses after a role: `thought`, `-> WebSurfer`."""
     content: Any
     """The content as it was stored."""
     text: str

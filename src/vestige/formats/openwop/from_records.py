@@ -46,7 +46,7 @@ _OWN: Final = frozenset((PARTIAL, "traceparent", "sampled", "implicit", "command
 
 
 class Story:
-    """One run under one redaction mode."""
+    """A run under a redaction mode."""
 
     def __init__(
         self,

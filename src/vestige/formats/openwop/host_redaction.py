@@ -59,7 +59,7 @@ _HINTS: Final = (
     b".local",
 )
 _HINT_V6: Final = re.compile(rb"f[cd][0-9a-fA-F]{2}:")
-"""Without one of these in its bytes a text has no shape of `_SHAPES`."""
+"""Every text with a shape of `_SHAPES` contains one of these."""
 
 _FILE: Final = re.compile(
     r'File "(?:/|[A-Za-z]:[\\/])(?:[^"\n]{0,1000}[/\\])?(?=[^"\n/\\]{1,255}")'
@@ -174,7 +174,7 @@ class HostDetails:
         return _SHAPES.sub(INTERNAL, text)
 
     def error(self, text: str) -> str:
-        """Without the folders in paths: those of a stack, and those that a message names."""
+        """Return an error without the folders of its paths, in a stack or in a message."""
         if "/" not in text and "\\" not in text:
             return text
         return _PATH.sub("", _FRAME.sub(_without_folders, _FILE.sub('File "', text)))

@@ -165,7 +165,7 @@ def _mask_whole(value: Any, counts: dict[str, int]) -> Any:
 
 
 class Privacy:
-    """One mode, for one run."""
+    """A redaction mode for a run."""
 
     def __init__(self, mode: Mode, machine: HostDetails, key: bytes = b"") -> None:
         self.mode = mode

@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that a bundle must be."""
+    """A rule that a bundle must follow."""
 
     id: str
     meaning: str

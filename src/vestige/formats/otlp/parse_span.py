@@ -69,7 +69,7 @@ class OtelSpan(msgspec.Struct, kw_only=True, gc=False):
     message: str
     """Message of the status."""
     remote: bool
-    """Whether the parent is in another process."""
+    """True if the parent is in another process."""
     trace_state: str
     attributes: Object
     events: list[Event]

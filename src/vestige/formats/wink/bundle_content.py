@@ -15,7 +15,7 @@ from vestige.formats.wink.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class ContentFile:
-    """One captured file."""
+    """A captured file."""
 
     path: str
     """Relative to `files/`, with forward slashes: `workspace/.env`."""

@@ -41,7 +41,7 @@ HISTORY_MAX: Final = 8 * MIB
 
 Object = Mapping[str, Any]
 Key = tuple[str, str]
-"""Of an evaluation: the session's id, and the name of the prompt."""
+"""The key of an evaluation: the session's id, and the name of the prompt."""
 _NOTHING: Final[Object] = {}
 _sorted = msgspec.json.Encoder(order="sorted", enc_hook=str).encode
 
@@ -61,7 +61,7 @@ class _Tool:
 
 @dataclass(slots=True)
 class _Turn:
-    """One answer of the model, as far as it is known."""
+    """An answer of the model, as far as it was recorded."""
 
     span_id: str
     started_ns: int
@@ -113,9 +113,9 @@ class CallSpans:
         self._rendered: dict[Key, _Turn] = {}
         """Prompts without a result so far."""
         self._tools: dict[str, _Tool] = {}
-        """Of the transcript: asked for, not yet ended; by the ids of their calls."""
+        """Tool calls of the transcript that were requested and have not ended, by id."""
         self._reported_calls: dict[tuple[str, str], int] = {}
-        """Of the transcript: ended, and no event of it seen; by name and arguments."""
+        """Ended tool calls of the transcript without an event, by name and arguments."""
 
     @property
     def left_out(self) -> bool:

@@ -12,7 +12,7 @@ from vestige.limits import KIB
 
 LATER_ROOT: Final = "debug_bundle/"
 LATER_MANIFEST: Final = LATER_ROOT + "manifest.json"
-"""Of the later real format (formats/wink/other_layouts.py)."""
+"""A member of the later real format (formats/wink/other_layouts.py)."""
 
 _TAIL: Final = 66 * KIB
 _SEEN_MAX: Final = 2_000

@@ -35,7 +35,7 @@ CHUNK: Final = 256 * KIB
 
 
 class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the bytes of one body are."""
+    """The position of the bytes of one body."""
 
     sha256: str
     size_bytes: Count
@@ -100,7 +100,7 @@ class Unpacker:
         self._recipes: dict[str, Recipe] = {}
         self._pieces: tempfile.SpooledTemporaryFile[bytes] | None = None
         self._lines: dict[str, _LinesOf] = {}
-        """Of members of which single lines are bodies."""
+        """Readers of the members whose single lines are bodies."""
         self._read_bytes = 0
         self.beyond = 0
         """Bodies that were not read: records ask for the same large one over and over."""

@@ -26,7 +26,7 @@ _object = msgspec.json.Decoder(dict[str, Any])
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSlice:
-    """One typed part of a session's state."""
+    """A typed part of a session's state."""
 
     slice_type: str
     item_type: str
@@ -47,7 +47,7 @@ class SnapshotPayload:
     index: int = 0
     """Its place in the bundle, from 0."""
     errors: tuple[str, ...] = ()
-    """What is wrong with it; empty: nothing."""
+    """The problems of it."""
     raw: str = field(default="", repr=False)
     """The line itself."""
 
@@ -70,7 +70,7 @@ class SnapshotPayload:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One thing that was logged."""
+    """A log entry."""
 
     timestamp: str
     level: str

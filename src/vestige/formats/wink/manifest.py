@@ -40,7 +40,7 @@ LEFT_OUT: Final = "components_left_out"
 OUTCOMES: Final = ("success", "failure", "timeout", "cancelled")
 """`in_progress` too, but never in a file that was finalized."""
 UNKNOWN: Final = "unknown"
-"""Of what is read as a bundle and does not say how the run ended: a bare file of snapshots."""
+"""The outcome of a source that does not name one: a bare file of snapshots."""
 INTERRUPTED: Final = "Interrupted"
 """`error.type` of a run that was killed: the format has no outcome for it, so it is a failure."""
 
@@ -85,7 +85,7 @@ class Skipped(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Component(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of the bundle. Of the counts and sizes, only those that it has are written."""
+    """A part of the bundle. Counts and sizes that it does not have are not written."""
 
     path: Name
     entry_count: Count | None = None
@@ -93,24 +93,24 @@ class Component(msgspec.Struct, frozen=True, omit_defaults=True):
     file_count: Count | None = None
     total_size_bytes: Count | None = None
     sha256: str | None = None
-    """Of the member's bytes; for files, of the listing that holds the hash of each."""
+    """The hash of the member; for files, the hash of the listing, which has those of the files."""
     listing: str | None = None
-    """Where that listing is: files only."""
+    """The path of the listing of files."""
     renamed: dict[str, str] | None = None
     """Files whose own path is not safe everywhere: the path here, and what it was."""
     dropped_entries: Count | None = None
-    """Log entries that rotation let go."""
+    """The number of log entries that rotation deleted."""
     dropped_bytes: Count | None = None
     lost_records: Count | None = None
-    """What could not be written while it was captured: the disk was full, or gone."""
+    """The number of records that the disk could not store during the capture."""
     skipped: list[Skipped] | None = None
     """Files that were left out: too large, excluded, unreadable."""
     redacted: list[str] | None = None
-    """Files in which a secret was masked: they are not byte for byte what they were."""
+    """Files in which a secret was redacted, so their bytes differ from the originals."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a bundle is about, and what it holds."""
+    """The subject and the contents of a bundle."""
 
     version: str
     bundle_id: Name

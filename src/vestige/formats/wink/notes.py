@@ -20,7 +20,7 @@ from vestige.record.note import Note
 NOTES: Final = "vestige/notes.ndjson"
 NAME: Final = "notes"
 _BYTES_MAX: Final = 64 * MIB
-"""Of all notes of a bundle; what is beyond is passed over."""
+"""The maximum size of all notes of a bundle; later notes are skipped."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Note).decode

@@ -74,7 +74,7 @@ _BAD = (
     OverflowError,
     IndexError,
 )
-"""What zipfile raises for one damage or another."""
+"""The exceptions of zipfile for damaged files."""
 
 
 class Members:
@@ -233,7 +233,7 @@ class Members:
 
 
 class ZipContent(Members):
-    """What a bundle's zip holds. Implements `BundleContent`."""
+    """The content of a bundle's zip. Implements `BundleContent`."""
 
     def __init__(self, source: Path | Members, *, partial: bool = False) -> None:
         """`partial`: snapshots or logs that are missing are a problem, not an error."""

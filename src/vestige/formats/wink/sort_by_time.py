@@ -24,9 +24,9 @@ from vestige.limits import MIB
 
 STRETCH_BYTES: Final = 8 * MIB
 STRETCH_LINES: Final = 50_000
-"""What is sorted in memory at a time."""
+"""The bytes and lines that are sorted in memory at a time."""
 _HELD_MAX: Final = 32 * MIB
-"""Of the temporary file, in memory; more goes to the disk."""
+"""The part of the temporary file that stays in memory; more goes to the disk."""
 _HEAD: Final = struct.Struct("<qL")
 
 TimeOf = Callable[[str], int | None]

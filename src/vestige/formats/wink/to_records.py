@@ -75,7 +75,7 @@ from vestige.record.types import (
 
 FORMAT: Final = "wink"
 COMPONENT: Final = "wink"
-"""Of the spans that a bundle's own parts become; its log entries keep their loggers."""
+"""The component of the spans that parts of a bundle become. Log entries keep their loggers."""
 STATUSES: Final = {
     "success": "ok",
     "failure": "error",

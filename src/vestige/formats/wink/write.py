@@ -44,7 +44,7 @@ from vestige.limits import KIB
 
 SUFFIX: Final = ".wink"
 LEVEL: Final = 4
-"""Of deflate. Level 6 takes twice as long, for a few percent."""
+"""The level of deflate. Level 6 takes twice as long and saves a few percent."""
 
 CHUNK: Final = 256 * KIB
 

@@ -96,12 +96,12 @@ def _wrap_close(original: Any) -> Any:
 
 
 class _Session:
-    """One process of the CLI."""
+    """A process of the CLI."""
 
     def __init__(self) -> None:
         self._spans = SpanTracker("claude-agent-sdk")
         self._has_tools = False
-        """Whether tools are recorded here: the proxy does not."""
+        """True if tools are recorded here: the proxy does not."""
         self._result: dict[str, Any] = {}
 
     @guarded

@@ -1,4 +1,4 @@
-"""One run for each request, task and notebook cell of a service.
+"""A run for each request, task and notebook cell of a service.
 
     POST /refund/{order_id}        incoming_requests.py: Starlette, FastAPI, Flask, Django
     shop.refund                    task_queues.py: Celery, RQ, Dramatiq

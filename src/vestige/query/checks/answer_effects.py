@@ -1,4 +1,4 @@
-"""What a model's answer made happen: the tools that ran for it, and the error that came back.
+"""The effects of a model's answer: the tools that ran for it, and the error that came back.
 
     for action in agent_actions(evidence):
         action.call         # the model call

@@ -32,7 +32,7 @@ class TopFindings:
     """The leading findings of some runs."""
 
     findings: dict[str, Finding]
-    """By run id."""
+    """Keyed by run id."""
     unexamined: Sequence[str]
     """Ids of finished runs that were never checked, in the order of the list."""
 

@@ -20,7 +20,7 @@ from vestige.store.protocol import RunFilter, Store
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """What one execution used and did."""
+    """The usage and the results of one execution."""
 
     run: str
     """Its short id."""

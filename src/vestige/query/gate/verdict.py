@@ -29,7 +29,7 @@ NUMBERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason why a gate failed."""
+    """A reason why a gate failed."""
 
     code: str
     message: str

@@ -156,7 +156,7 @@ class Family(Answer):
     live_from: str | None
     """The first call of a fork that was sent. The calls before it are those of the origin."""
     changes: Sequence[str]
-    """What the fork changed."""
+    """The changes of the fork."""
     forks: Sequence[Fork]
     command: str | None
     """The command of the program. None: it is not known, or the run cannot be replayed."""

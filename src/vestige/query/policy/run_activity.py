@@ -1,4 +1,4 @@
-"""What a run did, in the terms of a policy: tool calls, models, hosts, tokens, cost, time.
+"""The activity of a run, in the terms of a policy: tool calls, models, hosts, tokens, cost, time.
 
 activity = evidence.once(read_activity)
 """
@@ -18,7 +18,7 @@ from vestige.query.trajectory.types import Action, Step
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool."""
+    """A call of a tool."""
 
     name: str
     arguments: Any

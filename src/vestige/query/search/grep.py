@@ -303,7 +303,7 @@ _WORD = re.compile(r'"([^"]+)"|([^\s"]+)')
 class _Pattern:
     pattern: re.Pattern[str]
     literals: tuple[str, ...]
-    """One of them is in every match; empty if the database cannot search them."""
+    """Literals of which every match contains one; empty if the database cannot search them."""
 
 
 def _compile_near(words: Sequence[_Word], ignore_case: bool) -> _Pattern:

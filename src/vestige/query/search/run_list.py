@@ -85,7 +85,7 @@ class ListAnswer(CommandAnswer):
     buckets: Sequence[TotalsBucket] | None = None
     """The totals by hour or day; None if not requested."""
     understood: str | None = None
-    """What the words of the filter select, for people to read."""
+    """A sentence about the runs that the words of the filter select."""
     origins: Mapping[str, Lineage] = field(default_factory=dict)
     """The origins of replays and forks, by run id."""
 

@@ -53,7 +53,7 @@ IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message of a request, or the answer."""
+    """A message of a request, or the answer."""
 
     role: str
     items: Sequence[Item]

@@ -34,7 +34,7 @@ EditKind = Literal["edited", "written", "created", "deleted"]
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """One edited file."""
+    """An edited file."""
 
     path: str
     kind: EditKind

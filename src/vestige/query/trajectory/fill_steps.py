@@ -33,7 +33,7 @@ class StepFiller:
         self._families = _families(conversations)
         self._seen = SeenContents()
         self._shown: dict[tuple[int, int], int] = {}
-        """How often each message key was shown, by family."""
+        """The number of times that each message key was shown, by family."""
         self._actions: dict[tuple[int, str], Action] = {}
         """The latest action of each call id, by family."""
         self._pending: dict[int, list[Action]] = {}

@@ -65,7 +65,7 @@ class Item:
 
 @dataclass(slots=True)
 class Action:
-    """What a step executed: a tool, code, or a sub-agent."""
+    """An action of a step: a tool, code, or a sub-agent."""
 
     kind: ActionKind
     name: str
@@ -94,7 +94,7 @@ class Action:
 
 @dataclass(slots=True)
 class Step:
-    """One model call, and what it did."""
+    """A model call and its actions."""
 
     number: int
     """1, 2, ... in reading order."""
@@ -122,7 +122,7 @@ class Step:
     cost: float | None = None
     """US dollars of the model call; None if no price is known. Set by `price_steps`."""
     total_cost: float | None = None
-    """With the steps of its sub-agents."""
+    """The cost with the steps of its sub-agents."""
     started_ns: int = 0
     duration_ns: int | None = None
     """From the start of the model call to the end of the last action."""
@@ -165,9 +165,9 @@ class Trajectory:
     """A run as steps."""
 
     task: Item | None
-    """What the run was asked to do: the first text of the user, or the input of its root."""
+    """The task of the run: the first text of the user, or the input of its root."""
     title: str
-    """One line: the program's own name of the run, or the task."""
+    """A line: the program's own name of the run, or the task."""
     outcome: str
     error: str | None
     answer: Item | None

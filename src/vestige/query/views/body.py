@@ -68,7 +68,7 @@ class BodyAnswer(CommandAnswer):
     end: int
     path: str | None
     note: str | None
-    """Why the stored body is incomplete."""
+    """The reason why the stored body is incomplete."""
     as_text: bool = False
 
     def raw(self) -> bytes:

@@ -62,7 +62,7 @@ class OverviewAnswer(CommandAnswer):
     cost_usd: Cost | None = None
     """Cost of the model calls; None if there were none."""
     found_as: str = ""
-    """How the id was resolved; empty for a run's own id."""
+    """The way in which the id was resolved; empty for a run's own id."""
     notes: Sequence[Note] = ()
     lineage: Lineage | None = None
     """The run that this one is a replay or a fork of."""

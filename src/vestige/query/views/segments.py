@@ -52,7 +52,7 @@ class SegmentsAnswer(CommandAnswer):
     """The model call; without one, the span with the recorded segments."""
     basis: Literal["recorded", "parsed"]
     ranges: str | None
-    """What `begin` and `end` are offsets into: the request `body`, or the joined `parts`."""
+    """The text of the offsets `begin` and `end`: the request `body`, or the joined `parts`."""
     parts: Sequence[Part]
     request: Request | None
     request_bytes: int | None

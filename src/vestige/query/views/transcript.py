@@ -58,7 +58,7 @@ ENDING_SHOWN: Final = 1_200
 
 @dataclass(frozen=True)
 class TranscriptOptions:
-    """What to show of a run."""
+    """The parts of a run to show."""
 
     after: str | None = None
     limit: int = TRANSCRIPT_ITEMS
@@ -182,7 +182,7 @@ class TranscriptAnswer(CommandAnswer):
     _ids: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The id of each span as it is shown."""
     _task_in_head: bool = False
-    """Whether the title of this page is the complete task."""
+    """True if the title of this page is the complete task."""
 
     def __post_init__(self) -> None:
         self._ids = self.evidence.short_ids

@@ -296,7 +296,7 @@ _HEAD = 4
 
 _REACH_BEFORE = 48
 _REACH_AFTER = 80
-"""How far from its literal a bounded expression can match."""
+"""The maximum distance of a match of a bounded expression from its literal."""
 
 
 @cache

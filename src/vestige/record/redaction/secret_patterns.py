@@ -540,7 +540,7 @@ _ENCODED_STEMS: Final = (
 """Besides the literals of all rules."""
 
 _BEFORE_SHORT: Final = " \"':=\n"
-"""What is often before a secret. With it, a literal of three characters is long enough."""
+"""Characters that often precede a secret. After them, three characters are enough."""
 
 
 @cache

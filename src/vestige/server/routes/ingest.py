@@ -205,7 +205,7 @@ class Rates:
         self._per_s = per_s
         self._burst = burst
         self._left: dict[str, tuple[float, float]] = {}
-        """By key: the remaining requests, and the time of that count."""
+        """The remaining requests of each key, and the time of that count."""
 
     def wait_s(self, key: str) -> float:
         """Count a request and return 0, or return the seconds to wait."""

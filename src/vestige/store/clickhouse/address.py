@@ -21,7 +21,7 @@ _DATABASE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a store is, and who reads it."""
+    """The address of a store, and the user that reads it."""
 
     host: str
     port: int

@@ -54,7 +54,7 @@ class View(msgspec.Struct, frozen=True):
     base: int = 0
     """The number of the rollups to read (ingest/rollup_compaction.py)."""
     prefix: str = ""
-    """What precedes the name of each table: the database and a dot, or nothing."""
+    """The prefix of each table name: the database and a dot, or nothing."""
     known: dict[str, KnownRun] = msgspec.field(default_factory=dict)
     """Runs that were found in this state, by id, so that a command looks each one up once."""
 

@@ -250,7 +250,7 @@ _STREAM: Final = r"""
 OR position(substring(data, 1, 16384), '\\ndata:') > 0
 OR match(substring(data, 1, 16384), '\\}\\s*\\n\\s*\\{'))
 """
-"""Whether a body may be a stream of server-sent events, or of JSON lines."""
+"""An expression: true if a body may be a stream of server-sent events or JSON lines."""
 
 # The words of a streamed response are spread over its events. `stream_text` has the text that they
 # assemble to. Bodies of stores of version 1 have none: `is_unread_stream` is 1 for those that may
@@ -293,7 +293,7 @@ ENGINE = MergeTree ORDER BY version
 
 
 class ClusterOptions(msgspec.Struct, frozen=True):
-    """How the tables are made on a cluster. Without a cluster, all are empty."""
+    """Clauses for tables on a cluster. Without a cluster, all are empty."""
 
     cluster: str = ""
     """The name of the cluster: statements run ON CLUSTER, and tables are replicated."""

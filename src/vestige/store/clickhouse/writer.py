@@ -30,7 +30,7 @@ from vestige.store.clickhouse.read_snapshot import read_view
 from vestige.store.protocol import CheckResult, Position, PruneResult, RetentionPolicy, WriterInfo
 
 COMMITS_TRIED_MAX: Final = 50
-"""How often a transaction is repeated because other servers commit."""
+"""The number of times that a transaction is repeated because other servers commit."""
 
 Result = TypeVar("Result")
 Operation = Callable[[Staging], Any]

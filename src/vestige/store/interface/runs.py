@@ -28,9 +28,9 @@ class Term(msgspec.Struct, frozen=True):
     value: Any
     negated: bool = False
     also: tuple[str, ...] = ()
-    """Of `text`: runs that have it in a body; of `words`: all runs that have them."""
+    """The ids of runs with `text` in a body, or of all runs with `words`."""
     partial: bool = False
-    """Of `words`: only the newest part of the store was searched."""
+    """True if only the newest part of the store was searched for `words`."""
 
 
 class RunInputsOutputs(msgspec.Struct, frozen=True):

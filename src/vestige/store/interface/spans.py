@@ -136,7 +136,7 @@ class Losses(msgspec.Struct, frozen=True):
     """
 
     redactions: dict[str, int]
-    """By rule."""
+    """Keyed by rule."""
     bodies_cut: int
     bodies_lost: int
     records_dropped: int

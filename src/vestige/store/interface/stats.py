@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 GROUPS: Final = ("name", "model", "tool", "component", "type", "day")
-"""How rollups can be grouped. A day counts runs; its tokens are those of its model calls."""
+"""The groupings of rollups. A day counts runs; its tokens are those of its model calls."""
 
 USAGE_KEYS: Final = ("input_tokens", "output_tokens", "cost_usd")
 """Attributes with which a model call reports its usage."""

@@ -46,7 +46,7 @@ ANY = "*"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One value of `--ignore`."""
+    """A value of `--ignore`."""
 
     text: str
     """The rule as it was written."""

@@ -39,13 +39,13 @@ _COMBINATIONS = [each for size in range(1, len(KINDS) + 1) for each in combinati
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One value that differs."""
+    """A value that differs."""
 
     path: str
     before: str
     after: str
     kinds: tuple[str, ...] = ()
-    """What explains the difference: `time`, `uuid`, `id`, `number`, `order`."""
+    """The explanation of the difference: `time`, `uuid`, `id`, `number`, `order`."""
 
 
 class Proposal(msgspec.Struct, frozen=True):

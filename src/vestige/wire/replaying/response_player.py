@@ -86,7 +86,7 @@ class _Key(msgspec.Struct):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What applies to all requests of a replay."""
+    """Options that apply to all requests of a replay."""
 
     ignore: tuple[str, ...] = ()
     """The rules with which the keys of the lines were made."""
@@ -109,9 +109,9 @@ class Entry(msgspec.Struct, frozen=True):
     target: str = ""
     body: str = ""
     sent: bool = False
-    """Whether the request was sent, by a fork."""
+    """True if the request was sent, by a fork."""
     reason: str = ""
-    """Why a request of a fork could not be sent."""
+    """The reason why a request of a fork could not be sent."""
 
 
 def target_of(url: str) -> str:
@@ -159,7 +159,7 @@ class Player:
     """Answers requests from a script, using each line once."""
 
     obstacle = "its body is streamed or compressed, and a fork cannot send it"
-    """Why a request cannot be sent that `answer` is asked for without `can_send`."""
+    """The reason why `answer` cannot send a request if `can_send` is False."""
 
     def __init__(self, path: str) -> None:
         self._path = path

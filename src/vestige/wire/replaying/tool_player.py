@@ -42,11 +42,11 @@ class ToolLine(msgspec.Struct, frozen=True):
     """Hash of the redacted arguments. Empty: they were not recorded."""
     output: str | None = None
     is_text: bool | None = None
-    """Whether the output is a text, not JSON. None: unknown."""
+    """True if the output is a text, not JSON. None: unknown."""
     error_type: str | None = None
     error_message: str = ""
     runs: bool = False
-    """Whether the tool runs: it was running when the run is forked, or has no recorded result."""
+    """True if the tool runs: it was running when the run is forked, or has no recorded result."""
     call_id: str | None = None
     text: str | None = None
     """The text that the model was given as the result. None: unknown."""

@@ -203,7 +203,7 @@ _SCENARIO_KEYS = (
     ("replay", "metadata"),
     ("diagnostics", "env_redacted"),
 )
-"""What the validators of later eras look for in each scenario."""
+"""The members of a scenario that validators of later eras require."""
 
 
 class ScenarioLines(TypedLines):

@@ -21,11 +21,11 @@ _skim = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class LargeJson:
-    """One JSON value, while it streams by."""
+    """A JSON value that is checked as a stream."""
 
     def __init__(self) -> None:
         self.unchecked: str | None = None
-        """Why it cannot be looked through: no space for a temporary file."""
+        """The reason why it cannot be checked: no space for a temporary file."""
         self._file: IO[bytes] | None = None
         self._text = codecs.getincrementaldecoder("utf-8")()
         self._fault: str | None = None

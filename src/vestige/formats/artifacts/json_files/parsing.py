@@ -21,7 +21,7 @@ _quick = msgspec.json.Decoder().decode
 
 
 class NotJsonError(Exception):
-    """Why bytes are not JSON, by our rules."""
+    """The reason why bytes are not JSON, by our rules."""
 
     def __init__(self, rule: str, message: str, line: int | None = None) -> None:
         super().__init__(message)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 _OTHERS: Final = 32
 """Members that are no files: the manifest, the lists, the run's records."""
 _ENTRY_BYTES: Final = 46 + 28
-"""Of a member in the zip's own directory, beside its name."""
+"""The size of a member's entry in the zip's own directory, without its name."""
 _STEPS: Final = ((1_000, 16 * KIB), (100, 4 * KIB), (10, KIB), (1, 64))
 """Entries of a list and characters of a text that a manifest keeps, until it fits."""
 

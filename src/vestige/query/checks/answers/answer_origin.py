@@ -1,4 +1,4 @@
-"""Where the final answer of a conversation came from, if no tool returned it.
+"""Find the origin of the final answer of a conversation, if no tool returned it.
 
 A log of messages has no failed spans: agents report what they did as text. The values of the final
 answer are traced back to the message that stated them first. If a tool returned them, or the task

@@ -72,7 +72,7 @@ _REPLACED = re.compile(
     r"|extraction|retriev\w+|document|information|reading|call)\b",
     re.IGNORECASE,
 )
-"""What a tool should have returned."""
+"""Data that a tool should have returned."""
 _SIMULATION = re.compile(r"simulat", re.IGNORECASE)
 _SUPPOSITION = re.compile(r"simulat|assum|let'?s|for the sake|hypothetical", re.IGNORECASE)
 """Words of computations, proofs and puzzles, too."""

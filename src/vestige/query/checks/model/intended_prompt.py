@@ -29,7 +29,7 @@ DISTINCTIVE_CHARS = 16
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change by a transform."""
+    """A change by a transform."""
 
     kind: str
     message: str

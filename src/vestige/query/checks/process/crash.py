@@ -45,10 +45,10 @@ _FAULTS = {
     "Stack overflow": "SIGSEGV",
     "terminated by SIGTERM": "SIGTERM",
 }
-"""What the stamp says of a fault, and the signal that it means."""
+"""Messages of a fatal fault, with their signals."""
 
 _STOPPED = ("crash/SIGTERM", "crash/SIGKILL", "crash/unknown")
-"""How a parent stops a child: `terminate()`, `kill()`, and what nobody saw, which may be either."""
+"""The rules of a child that its parent stopped: `terminate()`, `kill()`, or an unknown end."""
 
 
 @check(

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 LENGTH_MAX = 100_000
-"""Of a longer sequence only the end is searched. The tables take 17 times its size."""
+"""Only the end of a longer sequence is searched: the tables take 17 times its size."""
 
 _MATCHES_MAX = 4
 """Later occurrences compared per block. More of them mean a shorter period, found separately."""

@@ -44,7 +44,7 @@ PRESSURE = 0.8
 LOSS = 0.5
 LOSS_TOKENS_MIN = 2_000
 LOSS_BYTES_MIN = 8_000
-"""Of a smaller request, half is only a message or two."""
+"""Half of a smaller request is only a message or two."""
 
 SMALLEST_WINDOW = 2_048
 """No chat model has a smaller window. The model table, which takes 0.2 s to load, is therefore

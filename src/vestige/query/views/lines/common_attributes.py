@@ -29,7 +29,7 @@ TOKEN_TOTALS: Final = frozenset(
     ["llm.token_count.total", "token_count.total", "total_tokens", "gen_ai.usage.total_tokens"]
 )
 _MATCHED: Final = frozenset(["tool_call.matched", "tool_call_id", "tool_call.span"])
-"""How a tool span was matched with the model's call; `span` shows it."""
+"""Attributes about the matching of a tool span with its request; `span` shows them."""
 
 
 def find_common(spans: Sequence[SpanInfo]) -> dict[str, Scalar]:

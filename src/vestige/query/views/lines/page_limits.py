@@ -60,7 +60,7 @@ DEFAULT_BUDGET: Final = 4_000
 READABLE: Final = 6
 """The level of one page of several."""
 ESTIMATE_ERROR: Final = 1.3
-"""How far an estimate may be above the lines of a step."""
+"""The factor by which an estimate may exceed the lines of a step."""
 FULL: Final[Limits] = dict.fromkeys(LEVELS[0], ENDLESS)
 
 

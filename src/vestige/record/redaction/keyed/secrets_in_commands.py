@@ -421,4 +421,4 @@ COMMAND_MARKERS: Final = {
     "?key=": r"[?&]key=[\w-]{24}",
     **{word[1:]: _spelling(word) for word in _FOREIGN},
 }
-"""By the first literal of a row: what the scanner looks for, where the literals are common."""
+"""Expressions for the scanner by the first literal of a row, for frequent literals."""

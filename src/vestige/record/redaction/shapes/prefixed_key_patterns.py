@@ -43,7 +43,7 @@ _GROUPS: Final = (
 )
 
 _WORD_START: Final = START.replace("(?<![A-Za-z0-9])", r"(?<![A-Za-z0-9\\])")
-"""As START, but the letter of an escape does not belong to the key."""
+"""Like START, but the letter of an escape does not belong to the key."""
 _ENDINGS: Final = r"(?:[A-Za-z0-9._+/=!#%^*-]{0,512}[A-Za-z0-9=])?"
 """The rest of a key, which may have other characters."""
 

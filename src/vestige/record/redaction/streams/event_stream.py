@@ -110,7 +110,7 @@ class StringSource(msgspec.Struct, frozen=True):
 
 
 class _Piece:
-    """One string of one event, as it is written, and its edits."""
+    """A string of one event, as it is written, and its edits."""
 
     __slots__ = ("edits", "end", "is_escaped", "raw", "start", "units")
 

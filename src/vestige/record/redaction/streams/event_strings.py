@@ -31,7 +31,7 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One string of an event: its channel, and where its content is."""
+    """A string of an event: its channel, and where its content is."""
 
     channel: Channel
     start: int

@@ -35,11 +35,11 @@ Batch = Mapping[str, Sequence[Sequence[Any]]]
 """Rows by table, without the columns of their version."""
 
 _COMMIT_READS: Final = 5
-"""How often the result of a commit is read if the network fails."""
+"""The number of attempts to read the result of a commit if the network fails."""
 
 
 _commits: Final[Counter[Address]] = Counter()
-"""How many commits this process has tried to make, or has noticed, by address."""
+"""The number of commits that this process attempted or noticed, by address."""
 
 
 def count_commits(address: Address) -> int:

@@ -98,7 +98,7 @@ class Staging:
         self.bodies = BodyBuffer(self)
         self.writer = StagedWriter(self.connection, self.bodies, read_spill)
         self.runs: dict[int, tuple[int, Any]] = {}
-        """Of loaded runs: the commit that last added records, and the week of the first one."""
+        """For each loaded run: the commit that last added records, and its first week."""
         self.previews: dict[int, tuple[str, str]] = {}
         """The previews of loaded spans, by row id."""
         self.base = view.base

@@ -1,4 +1,4 @@
-"""One run as a small SQLite database in memory, which the readers of the SQLite engine read.
+"""A run as a small SQLite database in memory, which the readers of the SQLite engine read.
 
     image = load_image(client, view, run)
     image.reader.load_run(run_id)

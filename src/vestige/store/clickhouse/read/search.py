@@ -42,7 +42,7 @@ _BODIES_FIRST: Final = 5_000
 _STEP_GROWTH: Final = 8
 _BODIES_PER_STEP: Final = 200_000
 _BODIES_PER_STEP_INDEXED: Final = 5_000_000
-"""With tokens of the text index, which answers without the texts."""
+"""A condition on tokens of the text index, which answers without the texts."""
 _BODIES_PER_STEP_BARE: Final = 2_000
 _CANDIDATES_MAX: Final = 5_000
 """Rows of one step that are transferred."""
@@ -347,7 +347,7 @@ class IndexCondition(msgspec.Struct, frozen=True):
     """A condition that the text index answers, with its parameters."""
 
     sql: str
-    """With {column} where the name of the column belongs."""
+    """A template with {column} for the name of the column."""
     values: dict[str, Any]
 
 

@@ -44,7 +44,7 @@ class Sums:
         self.errors = 0
         self.input = self.output = self.cache_read = self.cache_write = 0
         self.durations: list[int] = []
-        """One per span. They are summed once, when written, which is faster."""
+        """A change per span. They are summed once, when written, which is faster."""
         self.subtracted: list[int] = []
 
     def count(self) -> int:

@@ -52,7 +52,7 @@ _TEXTS: Final = {
 }
 _TAG: Final = "EXISTS (SELECT 1 FROM notes n WHERE n.run = r.id AND lower(n.text) || ' ' GLOB ?)"
 _TAG_END: Final = "[^-a-z0-9_\u00c0-\u1fff\u3040-\ud7ff]"
-"""What may follow a tag: no letter, digit, `_` or `-`. `lower` of SQLite knows ASCII only."""
+"""The end of a tag: no letter, digit, `_` or `-`. `lower` of SQLite knows ASCII only."""
 _INSIDE: Final = {
     "tool": "EXISTS (SELECT 1 FROM spans s WHERE s.run = r.id AND s.type = 'tool'"
     r" AND s.name LIKE ? ESCAPE '\')",
