@@ -12,8 +12,7 @@ import pytest
 from support.wink_samples import make_bundle
 from vestige.debug import DebugBundle
 from vestige.formats import zip_index_limits
-from vestige.formats.wink import read
-from vestige.formats.wink.archive import write_limits
+from vestige.formats.wink.archive import open_archive, write_limits
 from vestige.limits import BUNDLE_MANIFEST_MAX
 
 STATE = (
@@ -74,7 +73,7 @@ def test_states_that_hardly_change_are_not_taken_for_a_bomb(
     """A long run with a small state packs better than a bomb may: a part of it is stored as it
     is.
     """
-    for module in (write_limits, read):
+    for module in (write_limits, open_archive):
         monkeypatch.setattr(module, "BUNDLE_RATIO_FREE", 1_000_000)
     states = [STATE] * 100_000
     files = {f"workspace/{number}": bytes(500_000) for number in range(8)}

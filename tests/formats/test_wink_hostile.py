@@ -25,6 +25,7 @@ from vestige.debug import (
 from vestige.errors import UnreadableError, VestigeError
 from vestige.formats import zip_index_limits
 from vestige.formats.wink import read, validate_run
+from vestige.formats.wink.archive import open_archive, zip_members
 
 Spoil = Callable[[dict[str, bytes]], None]
 
@@ -87,7 +88,7 @@ def test_a_name_that_the_library_reads_from_elsewhere_is_refused(tmp_path: Path)
     info.filename = "files/../../x"
 
     with pytest.raises(BundleCorruptedError, match="leads out"):
-        read.check_members(path, [info])
+        open_archive.check_members(path, [info])
 
 
 def test_a_name_in_a_manifest_cannot_command_the_terminal(tmp_path: Path) -> None:
@@ -242,7 +243,7 @@ def test_a_bundle_too_large_to_unpack_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_zip(tmp_path / "x.wink", {**seed_members(), "files/y": b"0" * 2_000_000})
-    monkeypatch.setattr(read, "BUNDLE_TOTAL_MAX", 1_000_000)
+    monkeypatch.setattr(open_archive, "BUNDLE_TOTAL_MAX", 1_000_000)
 
     assert "unpacked" in refused(path)
 
@@ -251,7 +252,7 @@ def test_a_high_ratio_is_refused_where_it_is_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_zip(tmp_path / "x.wink", {**seed_members(), "files/y": b"0" * 2_000_000})
-    monkeypatch.setattr(read, "BUNDLE_RATIO_FREE", 1_000_000)
+    monkeypatch.setattr(open_archive, "BUNDLE_RATIO_FREE", 1_000_000)
 
     assert "bomb" in refused(path)
 
@@ -394,7 +395,7 @@ def test_a_line_too_long_to_hold_is_passed_over_and_told(
     long = json.dumps({"timestamp": "2024-01-15T10:30:00+00:00", "message": "x" * 700_000})
     short = json.dumps({"timestamp": "2024-01-15T10:30:01+00:00", "message": "after"})
     path = make_bundle(_logs=[short, long, short]).export(tmp_path / "x.wink")
-    monkeypatch.setattr(read, "BUNDLE_ENTRY_MAX", 500_000)
+    monkeypatch.setattr(zip_members, "BUNDLE_ENTRY_MAX", 500_000)
     content = read.ZipContent(path)
 
     lines = list(content.logs())

@@ -1,16 +1,16 @@
 """Debug bundles: one `.wink` file with everything about a run, which opens anywhere.
 
-formats/wink/manifest.py               the manifest
-formats/wink/read.py                   read a bundle of any origin
-formats/wink/write.py                  write a bundle
-formats/wink/to_records.py             a bundle as a run
-formats/wink/from_records.py           a run as a bundle
-formats/wink/embedded_records.py            the run's own records in a bundle
-formats/wink/other_layouts.py          other files that are read as a bundle
-formats/wink/call_events.py            model and tool calls in a bundle
-formats/wink/sort_by_time.py             lines in the order of time
-formats/wink/archive/write_limits.py    limits of what is read
-formats/wink/archive/undamaged_content.py        the intact part of a damaged bundle
+manifest.py             the manifest
+read.py                 the content of a bundle's zip
+archive/                the zip: members, names, limits, damage
+other_layouts.py        other files that are read as a bundle
+write.py                write a bundle
+to_records.py           a bundle as a run
+component_records.py    its snapshots, logs, files and calls as records
+call_events.py          its model and tool calls
+embedded_records.py     the records of a run inside a bundle
+from_records.py         a run as a bundle
+sort_by_time.py         lines in the order of time
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ HEAD: Final = 200
 process."""
 
 TOLD_FIRST: Final = ("run", "snapshot", "file")
-"""Spans that open with their attributes, for who reads them in order (formats/wink/to_records.py).
+"""Spans that open with their attributes, for readers in order (formats/wink/to_records.py).
 All others close with them: a span that was open in an earlier bundle of the run is known, and its
 end is what is new."""
 

@@ -16,6 +16,7 @@ import msgspec
 
 from vestige.errors import BundleCorruptedError, BundleNotFoundError, BundleVersionError
 from vestige.formats.protocol import Problem, derived_uuid
+from vestige.formats.wink.archive.zip_members import Members, split_lines
 from vestige.formats.wink.bundle_content import ContentFile, Extra
 from vestige.formats.wink.detect import LATER_MANIFEST, LATER_ROOT
 from vestige.formats.wink.jsonl_entries import parse_object, parse_snapshot
@@ -28,7 +29,6 @@ from vestige.formats.wink.manifest import (
     Manifest,
     parse_time,
 )
-from vestige.formats.wink.read import Members, split_lines
 from vestige.formats.wink.sort_by_time import TimeOrder, log_time, snapshot_time
 from vestige.limits import BUNDLE_ENTRY_MAX, BUNDLE_MANIFEST_MAX, BUNDLE_PROBLEMS_MAX, KIB
 

@@ -6,7 +6,7 @@
 The manifest goes last, because only then the sizes are known. The file gets its name when it is
 whole and on the disk: under the final name there is never half a bundle.
 
-Elsewhere: reading, with all its suspicion, is in formats/wink/read.py.
+Elsewhere: bundles are read, and checked, in formats/wink/read.py.
 """
 
 from __future__ import annotations
