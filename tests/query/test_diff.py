@@ -588,6 +588,22 @@ def test_a_row_shows_what_differs_and_later_prompts_are_its_consequence(home: Ho
     assert [row["consequence"] for row in prompts] == [True, True]
 
 
+def test_the_texts_of_a_row_have_no_escapes_of_json(home: Home) -> None:
+    with Recorder(home, last_words=False) as recorder:
+        for place in ("Oslo", "Rome"):
+            task = json.dumps({"task": f'Plan a trip.\n\nIt begins with "{place}".\n' + "x" * 99})
+            with recorder.run("trip") as run:
+                run.child("planner", "agent", body=task).end()
+    catch_up(home)
+    with vestige.open(home.root) as debugger:
+        other, one = debugger.list(name="trip").runs
+        data = debugger.diff(one.id, other.id).data()
+
+    (row,) = [row for row in data["rows"] if row["mark"] == "~"]
+    assert '"Oslo".⏎x' in row["a_content"] or '"Oslo".⏎x' in row["b_content"]
+    assert "\\" not in row["a_content"] + row["b_content"]
+
+
 def test_a_message_of_one_side_is_in_the_answer_in_full() -> None:
     """With what its tools were called with and returned."""
     call = {"id": "c1", "type": "function", "function": {"name": "rate", "arguments": '{"to": 1}'}}

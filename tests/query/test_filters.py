@@ -349,3 +349,15 @@ def test_the_parts_of_a_time_range_add_up_to_its_totals(many: Debugger, text: st
     assert sum(part["cost_usd"] or 0 for part in parts) == pytest.approx(totals["cost_usd"] or 0)
     assert [part["at"] for part in parts] == sorted({part["at"] for part in parts})
     assert len(parts) <= 61
+
+
+def test_a_list_shows_where_a_run_has_the_words(many: Debugger) -> None:
+    """In JSON, and on a terminal; a run whose name has the words needs no match."""
+    answer = many.list("rate limit")
+    (run,) = answer.data()["runs"]
+    answer.columns = 120
+
+    assert run["name"] == "agent_7"
+    assert (run["match"]["match"], run["match"]["part"]) == ("Rate", "output")
+    assert "«Rate»LimitError" in answer.text()
+    assert "match" not in many.list("agent_7").data()["runs"][0]

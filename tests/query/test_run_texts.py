@@ -121,3 +121,15 @@ def test_a_run_is_found_by_what_the_list_shows_of_it_and_by_text_in_its_bodies(h
     assert found("poem") == 1
     assert found("-poem") == 2
     assert found("absent") == 0
+
+
+@pytest.mark.parametrize("nothing", ["{}", "[]", "null", '[{}, ""]'])
+def test_an_input_that_says_nothing_is_not_the_task(home: Home, nothing: str) -> None:
+    """As of a traced function without arguments: the first message of the user is the task."""
+    record_conversation(home, "main", task=nothing, request="Sum up the invoices")
+
+    (run,) = listed(home).data()["runs"]
+    with open_ids(home, None) as (debugger, _):
+        overview = debugger.overview(run["short_id"]).data()
+
+    assert (run["title"], overview["title"]) == ("Sum up the invoices", "Sum up the invoices")

@@ -112,6 +112,38 @@ def test_the_top_of_stored_findings_is_the_cause_of_the_page(home: Home) -> None
     assert listed.kind == find_main(first_chain).kind == "resource/missing"
 
 
+def test_a_list_does_not_lead_with_what_every_run_of_a_program_has(home: Home) -> None:
+    """As on the page of the run; nor does a group that was made while fewer runs were known."""
+    spans: dict[str, str] = {}
+    with Recorder(home, last_words=False) as recorder:
+        for _ in range(5):
+            with recorder.run("agent") as run:
+                each = run.child("chat", type="llm")
+                each.end()
+                own = run.child("search", type="tool")
+                own.end()
+                spans[run.run_id] = each.id
+        last = own.id
+
+    def common(run: str) -> list[Finding]:
+        return [found("prompt/short", "warning", 0.95, spans[run])]
+
+    with vestige.open(home.root) as debugger, SqliteStore.open(home.store) as store:
+        infos = debugger.list().runs
+        failed = infos[0]
+        other = found("tool/failed", "warning", 0.5, last)
+        failures = [*common(failed.id), other]
+        store.store_findings(failed, [CheckResult(each.check, 1, [each]) for each in failures])
+        before = find_top_findings(store, infos).findings[failed.id].kind
+        for info in infos[1:]:
+            store.store_findings(
+                info, [CheckResult(each.check, 1, [each]) for each in common(info.id)]
+            )
+        after = find_top_findings(store, infos).findings[failed.id].kind
+
+    assert (before, after) == ("prompt/short", "tool/failed")
+
+
 def test_what_only_costs_money_comes_after_what_went_wrong(home: Home) -> None:
     """Of one severity, and surer."""
     with Recorder(home, last_words=False) as recorder, recorder.run("agent") as run:

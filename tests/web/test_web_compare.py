@@ -153,3 +153,33 @@ def test_axe_finds_nothing_serious_on_any_view(page: Page) -> None:
             ]
 
     assert {name: violations for name, violations in found.items() if violations} == {}
+
+
+def test_the_heads_of_a_comparison_have_the_tasks(page: Page) -> None:
+    """The names of both runs are often the name of one program."""
+    compare(page)
+    heads = page.get_by_role("region", name="Both runs").locator(".head-title")
+    expect(heads).to_have_text([re.compile("Book me three nights"), re.compile("Book me three")])
+
+
+def test_the_runs_to_choose_have_no_invented_duration(page: Page) -> None:
+    page.evaluate("location.hash = '#/compare'")
+    choices = page.get_by_role("region", name="Runs to choose").get_by_role("listitem")
+    expect(choices.first).to_be_visible()
+    for text in choices.all_inner_texts():
+        assert "0" not in text.splitlines()
+
+
+def test_a_phone_shows_the_steps_of_a_comparison_first(browser: Browser, page: Page) -> None:
+    """The selected difference would cover them."""
+    address = page.url.split("#")[0]
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    context.add_cookies(page.context.cookies())  # type: ignore[arg-type]  # the stubs differ
+    phone = context.new_page()
+    phone.goto(address + "#/compare?a=r2&b=r3")
+    steps = phone.get_by_role("list", name="Steps of both runs")
+    expect(steps).to_be_in_viewport()
+    expect(phone.get_by_role("region", name="Selected difference")).to_have_count(0)
+    steps.get_by_role("listitem").filter(has_text="First difference").click()
+    expect(phone.get_by_role("region", name="Selected difference")).to_be_visible()
+    context.close()

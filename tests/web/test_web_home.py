@@ -458,3 +458,63 @@ def test_trends_have_the_filter_and_the_counts_of_the_list(browser: Browser, url
         page.get_by_role("button", name="Include deleted runs").click()
         expect(page.get_by_text("also deleted ones, whatever the filter")).to_be_visible()
         expect(page.get_by_role("img", name=re.compile("Runs: 20"))).to_be_visible()
+
+
+def test_an_unknown_page_says_so(browser: Browser, url: str) -> None:
+    with visit(browser, url + "#/nonsense") as page:
+        expect(page.get_by_role("main")).to_contain_text("Page not found")
+        page.get_by_role("link", name="All runs").click()
+        expect(row(page, "r19")).to_be_visible()
+    with visit(browser, url + "#/?tab=nonsense") as page:
+        expect(row(page, "r19")).to_be_visible()
+
+
+def test_a_task_has_the_width_of_a_phone(browser: Browser, url: str) -> None:
+    with visit(browser, url, viewport={"width": 390, "height": 780}) as page:
+        title = row(page, "r19").locator(".title")
+        expect(title).to_be_visible()
+        box = title.bounding_box()
+        assert box is not None and box["width"] > 330
+
+
+def test_the_list_returns_to_the_run_that_was_open(browser: Browser, url: str) -> None:
+    """Its row is chosen, and keys go on from there, not from a link that was clicked."""
+    with visit(browser, url, viewport={"width": 1280, "height": 420}) as page:
+        page.locator(".virtual").evaluate("list => list.scrollTo(0, 9999)")
+        row(page, "r2").locator(".title").click()
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("r2")
+        page.go_back()
+        expect(row(page, "r2")).to_be_in_viewport()
+        expect(row(page, "r2")).to_have_attribute("aria-selected", "true")
+        page.get_by_role("link", name="Runs", exact=True).click()
+        page.keyboard.press("k")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("r3")
+
+
+def test_an_id_of_a_span_leads_to_the_span(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        page.keyboard.press("Control+k")
+        page.keyboard.type("r21.s3")
+        option = page.get_by_role("option", name=re.compile(r"r21\.s3"))
+        expect(option).to_be_visible()
+        page.keyboard.press("Enter")
+        page.wait_for_url(re.compile(r"run/r21\?span=s3"))
+
+
+def test_the_terms_of_a_filter_are_listed_and_inserted(browser: Browser, url: str) -> None:
+    with visit(browser, url) as page:
+        page.get_by_role("button", name="Filter terms").click()
+        page.get_by_role("button", name=re.compile("^is:failed")).click()
+        expect(page.get_by_role("searchbox")).to_have_value("is:failed")
+        expect(row(page, "r19")).to_have_count(0)
+
+
+def test_a_note_can_be_read_in_the_list(browser: Browser, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    fill(home)
+    note = ["note", "r21", "#culprit the wrong order", "--home", str(home.root)]
+    subprocess.run([sys.executable, "-m", "vestige", *note], check=True, timeout=120)
+    with served(home.root) as url, visit(browser, url) as page:
+        expect(row(page, "r21")).to_contain_text("#culprit the wrong order")
+        expect(row(page, "r21")).to_contain_text("refund failed")

@@ -76,9 +76,42 @@ def test_enter_before_the_matches_arrive_opens_the_first_of_them(
 def test_a_match_of_the_list_opens_its_tab(browser: Browser, url: str) -> None:
     with visit(browser, url + "#/?tab=text&q=refund+order") as page:
         page.locator(".hit", has_text="input").first.click()
-        page.wait_for_url(re.compile(r"tab=input.*find=refund|find=refund.*tab=input"))
+        page.wait_for_url(re.compile(r"tab=hit-input.*find=refund|find=refund.*tab=hit-input"))
         expect(page.get_by_role("searchbox", name="Search this run")).to_have_value("refund order")
         wait_for(page, "CSS.highlights.get('search')?.size > 0")
+        messages = page.get_by_role("tab", name="Messages")
+        expect(messages).to_have_attribute("aria-selected", "true")
+
+
+MARKED = "[...(CSS.highlights.get('search') ?? [])].map((each) => each.toString().toLowerCase())"
+
+
+def test_a_row_shows_where_the_run_has_the_searched_words(browser: Browser, url: str) -> None:
+    """In any order, beside many others; the match opens in the message that has it."""
+    with visit(browser, url + "#/?q=look+brief") as page:
+        match = (
+            page.get_by_role("row")
+            .filter(has=page.get_by_text("r2", exact=True))
+            .locator("a.second")
+        )
+        expect(match.locator("mark")).to_have_text(re.compile("^(brief|look)$", re.I))
+        match.click()
+
+        expect(page.get_by_role("searchbox", name="Search this run")).to_have_value("look brief")
+        wait_for(page, f"{MARKED}.includes('brief') && {MARKED}.includes('look')")
+        pane = page.get_by_role("region", name="Messages")
+        expect(pane).to_contain_text("Be brief, and look before you pay.")
+
+
+def test_only_text_of_the_run_is_highlighted(browser: Browser, url: str) -> None:
+    """The page's own labels are not part of the run."""
+    with visit(browser, url + "#/run/r21?find=ste") as page:
+        expect(page.get_by_role("search").get_by_role("status")).to_be_visible()
+        wait_for(page, "document.querySelectorAll('.step').length > 0")
+        tabs = page.get_by_role("tablist", name="Views")
+        expect(tabs).to_contain_text("Steps")
+        inside = "(each) => each.startContainer.parentElement.closest('.viewbar, .topbar')"
+        wait_for(page, f"![...(CSS.highlights.get('search') ?? [])].some({inside})")
 
 
 def test_share_shows_what_leaves_and_every_format_is_downloaded(
@@ -214,3 +247,29 @@ def test_a_lost_connection_is_shown_until_the_server_is_back(
         finally:
             process.terminate()
     seen.context.close()
+
+
+def test_every_way_of_printing_has_all_rows(browser: Browser, url: str) -> None:
+    """Also the browser's own command: the transcript is longer than a screen."""
+    with visit(browser, url + "#/run/r21?view=transcript&fold=none") as page:
+        expect(page.get_by_role("list", name="Transcript")).to_be_visible()
+        wait_for(page, "document.querySelectorAll('.transcript .item').length > 1")
+        assert len(re.findall(rb"/Type\s*/Page\b", page.pdf())) > 1
+        expect(page.locator(".printed")).to_have_count(0)
+        page.evaluate("window.printed = 0; window.print = () => { window.printed += 1 }; 0")
+        page.get_by_role("button", name="Share").click()
+        page.get_by_role("button", name="Print").click()
+        wait_for(page, "window.printed > 0")
+        assert page.evaluate("window.printed") == 1
+
+
+def test_the_steps_follow_the_reader_of_a_transcript(browser: Browser, url: str) -> None:
+    with visit(
+        browser,
+        url + "#/run/r2?view=transcript&fold=none",
+        viewport={"width": 1280, "height": 420},
+    ) as page:
+        steps = page.get_by_role("list", name="Steps").get_by_role("listitem")
+        expect(steps.first).to_be_visible()
+        page.get_by_role("list", name="Transcript").evaluate("list => list.scrollTo(0, 99999)")
+        expect(page.locator(".step.reading .step-number")).not_to_have_text("1")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from support.browsing import Visit, served
+from support.browsing import Visit, served, visit
 from support.errand import run_errands
 from vestige.home import Home
 
@@ -321,8 +321,8 @@ def test_a_span_is_taken_along(live: Place) -> None:
 
 
 def test_escape_closes_the_open_menu_only(place: Place) -> None:
-    page = place.at("r3", "view=tree&span=s7")
-    expect(pane(page)).to_contain_text("s7")
+    page = place.at("r3", "view=tree&span=s4")
+    expect(pane(page)).to_contain_text("s4")
     expect(pane(page).get_by_role("region", name="Messages")).to_contain_text("assistant")
     pane(page).get_by_role("button", name="Copy", exact=True).first.click()
     expect(pane(page).get_by_role("button", name="CLI command")).to_be_visible()
@@ -407,3 +407,17 @@ def test_a_run_is_read_with_the_keyboard_alone(place: Place) -> None:
     page.keyboard.press("Enter")
 
     expect(pane(page)).to_contain_text("s5")
+
+
+def test_a_view_of_the_run_has_the_page_of_a_phone(browser: Browser, home: Home) -> None:
+    """The list of steps is not half visible behind it."""
+    with (
+        served(home.root) as url,
+        visit(browser, url + "#/run/r2?view=files", viewport={"width": 390, "height": 844}) as page,
+    ):
+        view = page.get_by_role("region", name="Run view")
+        expect(view).to_contain_text("2 files")
+        expect(page.get_by_role("list", name="Steps")).to_be_hidden()
+        top, tabs = view.bounding_box(), page.locator(".viewbar").bounding_box()
+        assert top is not None and tabs is not None
+        assert abs(top["y"] - (tabs["y"] + tabs["height"])) < 2

@@ -9,6 +9,7 @@
 
 import { suspect } from "./connection";
 import type { paths } from "./generated/openapi";
+import { findWords } from "./parts/find-words";
 
 type Operations = {
   [P in keyof paths as P extends `/api/v1/${infer V}` ? V : never]: paths[P]["get"];
@@ -110,14 +111,13 @@ async function embedded(key: string): Promise<unknown> {
 /** Return the bodies of an export that contain a text: span and part, in the order of the spans. */
 export async function searchExport(words: string): Promise<{ short_id: string; part: string }[]> {
   const hits = new Map<string, { short_id: string; part: string }>();
-  const wanted = words.toLowerCase();
   for (const part of parts) {
     let answers = opened.get(part);
     if (!answers) opened.set(part, (answers = unpack(part)));
     for (const [key, answer] of Object.entries((await answers).plain)) {
       if (!key.startsWith("body?")) continue;
       const body = answer as { short_id?: string; which?: string; text?: string };
-      if (!body.short_id || !body.text?.toLowerCase().includes(wanted)) continue;
+      if (!body.short_id || !findWords(body.text ?? "", words).length) continue;
       const hit = { short_id: body.short_id, part: body.which ?? "input" };
       hits.set(`${hit.short_id} ${hit.part}`, hit);
     }

@@ -16,10 +16,11 @@ import { type Command, Palette, paletteOpen, useCommands } from "./palette";
 import { Status } from "./parts/badges";
 import { Boundary } from "./parts/boundary";
 import { ago, bytes, count, dateTime } from "./parts/format";
+import { Empty } from "./parts/placeholders";
 import { RunSearch } from "./parts/run-search";
 import { Share } from "./parts/share";
 import { go, href, nextTheme, type Page, route, type Theme, theme } from "./router";
-import type { GrepData, ListData, RunRow } from "./types";
+import type { GrepData, Hit, ListData, RunRow } from "./types";
 import { CompareMenu } from "./views/same-task";
 
 const SIGN: Record<Theme, string> = { auto: "◐", light: "☀", dark: "☾" };
@@ -40,7 +41,8 @@ async function runsLike(words: string): Promise<Command[]> {
   latestWords = words;
   await new Promise((done) => setTimeout(done, TYPING_MS));
   if (latestWords !== words) return []; // more was typed
-  const byId = /^r\d+$/.test(text);
+  const [, id = "", span = ""] = /^(r\d+)(?:\.(s\d+))?$/.exec(text) ?? [];
+  const byId = id !== "";
   const { runs } = await get<ListData>(
     "list",
     byId ? { limit: 1000 } : { filter: text, limit: 200 },
@@ -49,15 +51,16 @@ async function runsLike(words: string): Promise<Command[]> {
     `${taskOf(run)} ${run.name}`.toLowerCase().includes(text);
   const search = byId ? "" : freeWords(text);
   const found = runs
-    .filter((run) => !byId || run.short_id.startsWith(text))
+    .filter((run) => !byId || (span ? run.short_id === id : run.short_id.startsWith(id)))
     .sort((one, other) => Number(inHead(other)) - Number(inHead(one)))
     .slice(0, RUNS_FOUND_MAX)
     .map((run) => ({
       title: taskOf(run) || run.name || "Untitled",
-      note: `${run.short_id} · ${ago(run.started_at)}`,
+      note: `${run.short_id}${span && `.${span}`} · ${ago(run.started_at)}`,
       sign: <Status value={run.outcome} brief />,
       isMatch: true,
-      run: () => (search ? void goToHit(run.short_id, search) : go(href("run", run.short_id))),
+      run: () =>
+        search ? void goToHit(run.short_id, search) : go(href("run", run.short_id, { span })),
     }));
   if (!found.length || !search) return found;
   const all = href("home", "", { q: text, tab: "text" });
@@ -69,17 +72,19 @@ async function runsLike(words: string): Promise<Command[]> {
 
 /** Open a run at the first match of the words; after a moment without an answer, at its beginning. */
 async function goToHit(run: string, words: string): Promise<void> {
-  const find = (near: boolean): Promise<GrepData["hits"]> =>
-    get<GrepData>("grep", { pattern: words, words: near, ignore_case: true, id: run })
-      .then((data) => data.hits)
-      .catch(() => []);
-  // The phrase itself, if the run has it.
-  const hits = find(false).then((exact) => (exact.length ? exact : find(true)));
+  const hits: Promise<Hit[]> = get<GrepData>("grep", {
+    pattern: words,
+    words: true,
+    ignore_case: true,
+    id: run,
+  })
+    .then((data) => data.hits)
+    .catch(() => []);
   const late = new Promise<[]>((done) => setTimeout(() => done([]), HIT_MS));
   const found = await Promise.race([hits, late]);
   // What was sent or returned is shown in the pane of the span; a log line is not.
   const hit = found.find((each) => ["input", "output"].includes(each.part)) ?? found[0];
-  go(hit ? hitAddress(hit, words) : href("run", run, { find: words.replaceAll('"', "") }));
+  go(hit ? hitAddress(hit, words) : href("run", run, { find: words }));
 }
 
 const PAGES: [Page, string][] = [
@@ -207,6 +212,11 @@ export function App() {
           {page === "run" && <Run key={route.value.id} />}
           {page === "compare" && <Compare />}
           {page === "sql" && <Sql />}
+          {page === "unknown" && (
+            <Empty>
+              Page not found. <a href="#/">All runs</a>
+            </Empty>
+          )}
         </Boundary>
       </main>
       <Palette />

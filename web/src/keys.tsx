@@ -69,6 +69,10 @@ window.addEventListener("keydown", (event) => {
     const found = keys.find((one) => one.key === name);
     if (found) {
       event.preventDefault();
+      // The next Enter opens the row that is moved to, not a link that was clicked before.
+      const focused = document.activeElement;
+      if (/^[jk]$/.test(name) && focused instanceof HTMLElement && focused.matches("a, button"))
+        focused.blur();
       found.run();
       return;
     }

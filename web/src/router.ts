@@ -7,12 +7,13 @@
  *     #/groups?like=r7                       failed runs by cause
  *     #/compare?a=r6&b=r7                    two runs
  *     #/sql?q=SELECT...                      a query
+ * Any other page is unknown.
  */
 
 import { computed, signal } from "@preact/signals";
 import { exported, exportedRun } from "./api";
 
-export type Page = "home" | "groups" | "run" | "compare" | "sql";
+export type Page = "home" | "groups" | "run" | "compare" | "sql" | "unknown";
 export const VIEWS = [
   "steps",
   "tree",
@@ -43,7 +44,7 @@ export function parse(hash: string): Route {
   if (page === "run" && id) return { page: "run", id: decode(id), params };
   if (page === "groups" || page === "compare" || page === "sql") return { page, id: "", params };
   if (exported) return { page: "run", id: exportedRun, params: new URLSearchParams() };
-  return { page: "home", id: "", params };
+  return { page: page && page !== "run" ? "unknown" : "home", id: "", params };
 }
 
 function decode(text: string): string {
@@ -113,6 +114,13 @@ export function visit(changes: Changes): void {
 // --- the run page ------------------------------------------------------------------------------
 
 export const runId = computed(() => (route.value.page === "run" ? route.value.id : ""));
+/** The run that was shown last, whose row a list returns to. */
+let last = runId.peek();
+route.subscribe(() => {
+  last = runId.peek() || last;
+});
+export const lastRun = (): string => last;
+
 export const view = computed<View>(() => {
   const requested = route.value.params.get("view") as View | null;
   return requested && VIEWS.includes(requested) ? requested : "steps";
@@ -137,6 +145,9 @@ export const filter = computed(() => route.value.params.get("q") ?? "");
 
 /** The open tab of the span pane; empty means the default of the span's type. */
 export const tab = computed(() => route.value.params.get("tab") ?? "");
+
+/** The words that are searched in the run. */
+export const searched = computed(() => route.value.params.get("find") ?? "");
 
 /** How the transcript is folded; null is the default of the run. */
 export const folded = computed<boolean | null>(() => {
@@ -166,9 +177,12 @@ export const setFilter = (text: string): void => adjust({ q: text || null });
 export const setRange = (to: Range | null): void =>
   adjust({ from: to ? Math.round(to.from_us) : null, to: to ? Math.round(to.to_us) : null });
 
-/** The tab of the span pane that shows this part of a span, where a search has found a text. */
+/**
+ * The tab of the span pane that shows this part of a span, where a search has found a text: the
+ * messages of a model call if they have it, else the exact bytes.
+ */
 export function tabOfPart(part: string): string | null {
-  if (part === "input" || part === "output") return part;
+  if (part === "input" || part === "output") return `hit-${part}`;
   return part === "attrs" ? "attributes" : null;
 }
 

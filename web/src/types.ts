@@ -37,6 +37,8 @@ export interface RunRow {
   fork_of?: string;
   replay_of?: string;
   latest_note?: string;
+  /** Where the run has the words of the filter, if not in its name, task or result. */
+  match?: Hit;
   group?: Group;
 }
 
@@ -418,6 +420,8 @@ export interface Ranked {
   tokens_per_turn_estimated: number;
   seen: number;
   looked_at: number;
+  /** Model calls of the runs that offered it. */
+  turns: number;
   calls: number | null;
   ok: number | null;
   asked: number;
@@ -504,19 +508,22 @@ export interface SpanData {
   cost_usd: number | null;
 }
 
+/** A text that matches a search, with the text around it. */
+export interface Hit {
+  run_id: string;
+  span_id: string | null;
+  short_id: string;
+  part: string;
+  before: string;
+  match: string;
+  after: string;
+  count: number;
+  bodies: number;
+}
+
 export interface GrepData {
   version: number;
-  hits: {
-    run_id: string;
-    span_id: string | null;
-    short_id: string;
-    part: string;
-    before: string;
-    match: string;
-    after: string;
-    count: number;
-    bodies: number;
-  }[];
+  hits: Hit[];
   next: string | null;
 }
 

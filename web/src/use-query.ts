@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, get, keyOf, type Params, type Verb } from "./api";
+import { useReturn } from "./connection";
 
 export interface Asked<T> {
   data: T | null;
@@ -65,6 +66,7 @@ export function useAnswer<T>(verb: Verb, params: Params | null, version = ""): A
   }, [key, turn, version]);
   useEffect(() => () => void (now.current.key = "unmounted"), []);
   const current = state.key === key;
+  useReturn(current && isUnreachable(state.error), () => setTurn((value) => value + 1));
   return {
     data: params ? state.data : null,
     error: current ? state.error : null,
@@ -80,3 +82,6 @@ export function asApiError(error: unknown): ApiError {
     return new ApiError(0, "unreadable", `The answer cannot be read (${error.name})`);
   return new ApiError(0, "unreachable", "Lost connection to Vestige. Is it still running?");
 }
+
+/** True if the server did not answer at all. */
+export const isUnreachable = (error: ApiError | null): boolean => error?.code === "unreachable";

@@ -2,9 +2,10 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type ApiError, exported, get, listen } from "./api";
+import { useReturn } from "./connection";
 import { RunModel } from "./model";
 import type { OutlineData } from "./types";
-import { asApiError } from "./use-query";
+import { asApiError, isUnreachable } from "./use-query";
 
 export interface Loaded {
   run: RunModel | null;
@@ -51,6 +52,7 @@ export function useRun(id: string): Loaded {
       clearTimeout(timer);
     };
   }, [live, run?.run.id]);
+  useReturn(isUnreachable(error), again);
   return { run, error, paused, pause, again };
 }
 

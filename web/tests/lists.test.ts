@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 import type { RunModel } from "../src/model";
-import { type Hit, mergeParents } from "../src/pages/merge-hits";
+import { mergeParents } from "../src/pages/merge-hits";
 import { type Bucket, mergeBuckets } from "../src/pages/trend-buckets";
-import { rollUpCosts, rollUpSteps, sumOf } from "../src/views/span-costs";
+import type { Hit, StepRow } from "../src/types";
+import { rollUpSpans, rollUpSteps, sumByAgent, sumOf } from "../src/views/roll-up";
 import { rulerLabel } from "../src/views/timeline-canvas";
 
 const hit = (short_id: string, part: string, before: string): Hit => ({
@@ -66,7 +67,16 @@ test("all labels of a ruler have one format", () => {
   expect(labels(1200e6, 8000e6)).toEqual(["+0:00:00", "+0:20:00", "+1:20:00"]);
 });
 
-const step = (number: number, span: string, parent: number | null, cost_usd: number | null) => ({
+const step = (
+  number: number,
+  span: string,
+  parent: number | null,
+  cost_usd: number | null,
+  agent = "desk",
+) => ({
+  ...({} as StepRow),
+  agent,
+  duration_ns: 1_000,
   number,
   span,
   parent,
@@ -89,13 +99,26 @@ test("the cost of an agent is that of the calls inside it, each once", () => {
     step(4, "r1.s7", null, null),
   ];
 
-  const spans = rollUpCosts(run, steps);
-  expect(spans.get(0)).toEqual({ usd: 7, complete: false });
-  expect(spans.get(2)).toEqual({ usd: 6, complete: true });
-  expect(spans.get(4)).toEqual({ usd: 4, complete: true });
-  expect(spans.has(6)).toBe(false);
+  const spans = rollUpSpans(run, steps);
+  expect(spans.get(0)).toEqual({ usd: 7, complete: false, tokens: 44 });
+  expect(spans.get(2)).toEqual({ usd: 6, complete: true, tokens: 22 });
+  expect(spans.get(4)).toEqual({ usd: 4, complete: true, tokens: 11 });
+  expect(spans.get(6)).toEqual({ usd: 0, complete: false, tokens: 11 });
   const numbers = rollUpSteps(steps);
   expect([1, 2, 3].map((number) => numbers.get(number)?.usd)).toEqual([7, 6, 4]);
-  expect(sumOf(numbers, [2])).toEqual({ usd: 6, complete: true });
-  expect(sumOf(numbers, [4])).toBe(null);
+  expect(sumOf(numbers, [2])).toEqual({ usd: 6, complete: true, tokens: 22 });
+  expect(sumOf(numbers, [5])).toBe(null);
+});
+
+test("each agent has the totals of its own calls", () => {
+  const steps = [
+    step(1, "r1.s2", null, 1),
+    step(2, "r1.s4", 1, 2, "fraud"),
+    step(3, "r1.s6", 2, 4),
+  ];
+
+  expect(sumByAgent(steps)).toMatchObject([
+    { agent: "desk", steps: 2, usd: 5, tokens: 22, duration_ns: 2_000 },
+    { agent: "fraud", steps: 1, usd: 2, tokens: 11, duration_ns: 1_000 },
+  ]);
 });

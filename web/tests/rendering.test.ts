@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { parseAnsi } from "../src/parts/ansi";
 import { parseCsv } from "../src/parts/csv";
+import { fenceDiffs } from "../src/parts/diff-in-prose";
 import { guessLanguage, highlight, piecesByLine } from "../src/parts/highlight";
 import { imageType } from "../src/parts/image";
 import { fenceJson } from "../src/parts/json-in-prose";
@@ -117,6 +118,25 @@ test("pictures are known by their bytes; SVG is not one", () => {
 
 test("names of Python are not emphasis", () => {
   expect(["__init__", "__bold text__", "**init**"].map(isPythonName)).toEqual([true, false, false]);
+});
+
+test("a diff between sentences becomes code, so that its lines are no list", () => {
+  const diff = [
+    "diff --git a/x.py b/x.py",
+    "--- a/x.py",
+    "+++ b/x.py",
+    "@@ -1,3 +1,3 @@",
+    " def f():",
+    "-    return 1",
+    "+    return 2",
+    "",
+  ].join("\n");
+  const list = "- one\n- two\n+ three";
+  expect(fenceDiffs(`The patch:\n${diff}\n${list}`)).toBe(
+    `The patch:\n\`\`\`diff\n${diff}\n\`\`\`\n${list}`,
+  );
+  for (const text of [list, `\`\`\`\n${diff}\n\`\`\``, "--- a\n+++ b", "see @@ -1,2 +1,2 @@"])
+    expect(fenceDiffs(text)).toBe(text);
 });
 
 test("JSON between sentences becomes code, as it is; anything else stays", () => {

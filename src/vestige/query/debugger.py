@@ -178,9 +178,9 @@ class Debugger:
         or day.
         """
         from vestige.query.search.filters import describe_search, parse_filter
-        from vestige.query.search.grep import add_hits
         from vestige.query.search.run_list import ListQuery, is_grouped, list_answer
         from vestige.query.search.run_order import BY_COST, apply_order
+        from vestige.query.search.runs_with_text import add_runs_with_text
 
         since_s = _duration(since)
         _validate_lengths(name=name, conversation=conversation, like=like)
@@ -188,7 +188,8 @@ class Debugger:
         terms = parse_filter(filter, now_ns) if filter else ()
         if like is not None:
             terms = (*terms, Term("text", ":", like))
-        terms = add_hits(self.store, terms)
+        searched = add_runs_with_text(self.store, terms)
+        terms = searched.terms
         run_filter = RunFilter(
             failed=failed,
             since_ns=None if since_s is None else max(0, now_ns - int(since_s * 1e9)),
@@ -220,7 +221,7 @@ class Debugger:
             run_filter, limit, cost, options, examine_run, by_cost, reverse, totals, buckets
         )
         answer = list_answer(self.store, query, now_ns)
-        answer.understood = describe_search(terms)
+        answer.understood, answer.matches = describe_search(terms), searched.hits
         return self._placed(answer)
 
     def overview(self, id: str | None = None, *, ids: bool = False) -> OverviewAnswer:

@@ -70,3 +70,16 @@ def test_conversations_of_one_process_are_separated_by_their_messages() -> None:
     ]
     assert [conversation.steps for conversation in trajectory.conversations] == [[1, 2], [3, 4]]
     assert [item.text for item in trajectory.steps[1].new_input] == ["Card, 5001"]
+
+
+def test_a_test_case_with_files_is_a_step() -> None:
+    """The failed case has the files; it must not be the one that is left out."""
+    run = RunBuilder()
+    run.span("test", "case_ok")
+    failed = run.span("test", "case_bad")
+    run.span("file", "response.json", failed)
+
+    assert [step.span.name for step in run.trajectory().steps if step.span] == [
+        "case_ok",
+        "case_bad",
+    ]

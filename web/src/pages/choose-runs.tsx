@@ -102,11 +102,11 @@ function Rows({ title, runs, pick }: RowsProps) {
               <Status value={run.outcome} brief />
               <span class="mono quiet">{run.short_id}</span>
               <span class="cut trace">{oneLine(taskOf(run), 120) || oneLine(run.name, 80)}</span>
-              <span class="quiet nowrap wide-only">{durationMs(run.duration_ms)}</span>
+              <span class="quiet nowrap wide-only">{durationMs(run.duration_ms || null)}</span>
               <span class="quiet nowrap wide-only">
                 {price(run.cost_usd, run.cost_complete !== false)}
               </span>
-              <span class="quiet nowrap">{ago(run.started_at)}</span>
+              <span class="quiet nowrap when">{ago(run.started_at)}</span>
             </button>
           </li>
         ))}

@@ -4,12 +4,20 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { outcomeWord, Status } from "../parts/badges";
-import { cost, count, durationMs, moment, oneLine } from "../parts/format";
+import { cost, count, dateTime, durationMs, oneLine } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { Split } from "../parts/split";
 import { VirtualList } from "../parts/virtual-list";
 import { href, route } from "../router";
-import type { Delta, DiffRow, OverviewData, RunsDiffData, SpanData, SpanDiffData } from "../types";
+import type {
+  Delta,
+  DiffRow,
+  ListData,
+  OverviewData,
+  RunsDiffData,
+  SpanData,
+  SpanDiffData,
+} from "../types";
 import { useAnswer } from "../use-query";
 import { useRun } from "../use-run";
 import { Messages } from "../views/messages";
@@ -18,7 +26,11 @@ import { StepIndex } from "../views/step-index";
 import { Values } from "../views/values";
 import { ChooseRuns } from "./choose-runs";
 import { CompareMany, firstDifference } from "./compare-many";
+import { taskOf } from "./run-columns";
 import "./compare.css";
+
+/** On a narrow screen the selected difference covers the steps. */
+const NARROW = matchMedia("(max-width: 820px)");
 
 /** `r7.s12`: a span, not a run. */
 const isSpan = (id: string): boolean => /\.s\d+$/.test(id);
@@ -90,7 +102,7 @@ function SpanHead({ id, label }: { id: string; label: string }) {
 function Compared({ data, a, b }: { data: RunsDiffData; a: string; b: string }) {
   const left = useRun(a).run;
   const right = useRun(b).run;
-  const [picked, pick] = useState<number | null>(data.first_row);
+  const [picked, pick] = useState<number | null>(NARROW.matches ? null : data.first_row);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const lines = useMemo(() => unfolded(data.rows, open, left, right), [data, open, left, right]);
   const at = lines.findIndex((line) => line.row === picked && line.inside === null);
@@ -335,6 +347,11 @@ function Heads({
   b: string;
 }) {
   const [all, setAll] = useState(false);
+  const { data: listed } = useAnswer<ListData>("list", { filter: `${a} ${b}`, limit: 2 });
+  const titleOf = (id: string): string => {
+    const run = listed?.runs.find((one) => one.short_id === id);
+    return run ? taskOf(run) : "";
+  };
   const deltas = data.deltas.filter((delta) => all || delta.a !== delta.b);
   useEffect(() => {
     document.title = `${a} vs ${b} · Vestige`;
@@ -345,8 +362,8 @@ function Heads({
         Compare {a} with {b}
       </h1>
       <div class="heads">
-        <Head run={left} id={a} label="Baseline" other={{ b }} />
-        <Head run={right} id={b} label="Compared" other={{ a }} />
+        <Head run={left} id={a} title={titleOf(a)} label="Baseline" other={{ b }} />
+        <Head run={right} id={b} title={titleOf(b)} label="Compared" other={{ a }} />
       </div>
       <div class="rowline wrap">
         {data.first_row === null ? (
@@ -366,7 +383,7 @@ function Heads({
           Swap
         </a>
       </div>
-      <details open>
+      <details open={!NARROW.matches}>
         <summary>Totals</summary>
         <Deltas rows={deltas} a={a} b={b} />
         <button type="button" class="plain link" aria-pressed={all} onClick={() => setAll(!all)}>
@@ -388,28 +405,32 @@ function Heads({
 interface HeadProps {
   run: RunModel | null;
   id: string;
+  /** The task; empty if the name of the run says it. */
+  title: string;
   label: string;
   /** The run that stays when this one is exchanged. */
   other: Record<string, string>;
 }
 
-function Head({ run, id, label, other }: HeadProps) {
+function Head({ run, id, title, label, other }: HeadProps) {
   return (
-    <div class="rowline wrap head">
-      <span class="quiet">{label}</span>
-      <a class="mono" href={href("run", id)}>
-        {id}
-      </a>
-      {run && (
-        <>
-          <Status value={run.run.outcome} />
-          <b class="trace cut">{oneLine(run.run.name, 60)}</b>
-          <span class="quiet">{moment(run.run.started_at).slice(0, 19)}</span>
-        </>
-      )}
-      <a class="link" href={href("compare", "", other)} aria-label={`Change ${id}`}>
-        Change
-      </a>
+    <div class="head">
+      <div class="rowline wrap">
+        <span class="quiet">{label}</span>
+        <a class="mono" href={href("run", id)}>
+          {id}
+        </a>
+        {run && (
+          <>
+            <Status value={run.run.outcome} />
+            <span class="quiet nowrap">{dateTime(run.run.started_at)}</span>
+          </>
+        )}
+        <a class="link" href={href("compare", "", other)} aria-label={`Change ${id}`}>
+          Change
+        </a>
+      </div>
+      <b class="trace head-title">{oneLine(title || run?.run.name || "", 200)}</b>
     </div>
   );
 }

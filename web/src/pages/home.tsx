@@ -10,6 +10,7 @@ import { Failed } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
 import { adjust, keep, recall, route } from "../router";
 import { Costs } from "./costs";
+import { FilterTerms } from "./filter-terms";
 import { asPhrase, freeWords, splitTyped } from "./filter-text";
 import { ColumnMenu, RunTable, SortPicker, useColumns } from "./run-table";
 import { Hits } from "./search-results";
@@ -19,6 +20,13 @@ import { Trends } from "./trends";
 import { useRuns } from "./use-runs";
 
 type Shown = "runs" | "text" | "trends" | "costs" | "tools";
+const TABS: { id: Shown; label: string }[] = [
+  { id: "runs", label: "Runs" },
+  { id: "text", label: "Matches" },
+  { id: "trends", label: "Trends" },
+  { id: "costs", label: "Costs" },
+  { id: "tools", label: "Tools" },
+];
 const TERMS: [string, string][] = [
   ["is:failed", "Failed"],
   ["is:running", "Running"],
@@ -47,7 +55,7 @@ export function Home() {
     reverse: params.get("reverse") === "1",
   };
   const { group, all, since } = options;
-  const shown = (params.get("tab") as Shown | null) ?? "runs";
+  const shown = TABS.find((tab) => tab.id === params.get("tab"))?.id ?? "runs";
   const runs = useRuns(options);
   const [columns, toggleColumn] = useColumns();
   const input = useRef<HTMLInputElement>(null);
@@ -120,6 +128,7 @@ export function Home() {
           <button type="button" aria-pressed={all} onClick={() => adjust({ all: all ? null : 1 })}>
             Show empty runs
           </button>
+          <FilterTerms insert={(term) => set(`${typed} ${term}`.trim())} />
           <SavedFilters current={typed} apply={set} />
           <ColumnMenu shown={columns} toggle={toggleColumn} />
         </span>
@@ -144,13 +153,7 @@ export function Home() {
         panel="home-panel"
         current={shown}
         onPick={(to) => adjust({ tab: to === "runs" ? null : to })}
-        tabs={[
-          { id: "runs", label: "Runs" },
-          { id: "text", label: "Matches" },
-          { id: "trends", label: "Trends" },
-          { id: "costs", label: "Costs" },
-          { id: "tools", label: "Tools" },
-        ]}
+        tabs={TABS}
       />
       <TabPanel panel="home-panel" current={shown}>
         {filter && (shown === "costs" || shown === "tools") && (
@@ -160,6 +163,7 @@ export function Home() {
           <RunTable
             runs={runs}
             filtered={filter !== "" || since !== ""}
+            words={words}
             grouped={group}
             order={options}
             columns={columns}

@@ -1,8 +1,6 @@
 /** Matches of a full-text search, one for each text. Pure. */
 
-import type { GrepData } from "../types";
-
-export type Hit = GrepData["hits"][number];
+import type { Hit } from "../types";
 
 export interface Row {
   hit: Hit;

@@ -4,7 +4,9 @@ import type { ComponentChildren } from "preact";
 import { Status } from "../parts/badges";
 import { ago, count, dateTime, durationMs, moment, oneLine, price, short } from "../parts/format";
 import { adjust, href } from "../router";
-import type { RunRow } from "../types";
+import type { Hit, RunRow } from "../types";
+import { Excerpt } from "./excerpt";
+import { hitAddress } from "./hit-link";
 
 export interface Column {
   id: string;
@@ -25,6 +27,8 @@ export interface RowView {
   finding: string;
   severity: string;
   grouped: boolean;
+  /** The words that were searched. */
+  words: string;
 }
 
 const elapsed = (run: RunRow): number | null =>
@@ -56,18 +60,16 @@ export const COLUMNS: Column[] = [
     label: "Task → result",
     width: "minmax(160px, 4fr)",
     shown: true,
-    cell: (run) => (
+    cell: (run, view) => (
       <>
         <a class="cut trace title" href={href("run", run.short_id)} tabIndex={-1}>
           {oneLine(taskOf(run), 200) || oneLine(run.name, 160) || "Untitled"}
         </a>
-        <span class="second cut trace">
-          {run.outcome === "ok" && run.result
-            ? `→ ${oneLine(run.result, 200)}`
-            : run.outcome === "running"
-              ? ""
-              : "no result"}
-        </span>
+        {run.match ? (
+          <Match hit={run.match} words={view.words} />
+        ) : (
+          <span class="second cut trace">{resultOf(run)}</span>
+        )}
       </>
     ),
   },
@@ -77,11 +79,20 @@ export const COLUMNS: Column[] = [
     width: "minmax(110px, 2.4fr)",
     shown: true,
     // Empty without a finding: not every successful run has been checked.
-    cell: (_run, view) =>
-      view.finding && (
-        <span class={`cut2 trace sev-${view.severity}`} title={oneLine(view.finding, 300)}>
-          {oneLine(view.finding, 200)}
-        </span>
+    cell: (run, view) =>
+      (view.finding || run.latest_note) && (
+        <>
+          {view.finding && (
+            <span class={`cut2 trace sev-${view.severity}`} title={oneLine(view.finding, 300)}>
+              {oneLine(view.finding, 200)}
+            </span>
+          )}
+          {run.latest_note && (
+            <span class="second cut trace note-line" title={oneLine(run.latest_note, 300)}>
+              ✎ {oneLine(run.latest_note, 160)}
+            </span>
+          )}
+        </>
       ),
   },
   {
@@ -167,6 +178,22 @@ export const OUTCOME: Column = {
   shown: true,
   cell: (run) => <Status value={run.outcome} brief />,
 };
+
+function resultOf(run: RunRow): string {
+  if (["ok", "unknown"].includes(run.outcome) && run.result) return `→ ${oneLine(run.result, 200)}`;
+  return run.outcome === "running" ? "" : "no result";
+}
+
+/** Where the run has the searched words, as a link to it. */
+function Match({ hit, words }: { hit: Hit; words: string }) {
+  const span = hit.short_id.split(".")[1];
+  return (
+    <a class="second cut trace" href={hitAddress(hit, words)} tabIndex={-1}>
+      {span && <span class="mono">{span} </span>}
+      <Excerpt hit={hit} beforeMax={30} />
+    </a>
+  );
+}
 
 /** The task in few words: the title if the name says nothing, else the task itself. */
 export function taskOf(run: RunRow): string {

@@ -6,7 +6,7 @@ import { oneLine, price, short } from "../parts/format";
 import { Menu } from "../parts/menu";
 import { Empty, Loading } from "../parts/placeholders";
 import { VirtualList } from "../parts/virtual-list";
-import { adjust, go, href, keep, recall } from "../router";
+import { adjust, go, href, keep, lastRun, recall } from "../router";
 import type { RunRow } from "../types";
 import { COLUMNS, type Column, OUTCOME, type RowView } from "./run-columns";
 import { sumRuns } from "./sum-runs";
@@ -104,15 +104,18 @@ const NONE: RunRow[] = [];
 interface TableProps {
   runs: Runs;
   filtered: boolean;
+  /** The words that were searched. */
+  words: string;
   grouped: boolean;
   order: Order;
   columns: Column[];
 }
 
-export function RunTable({ runs, filtered, grouped, order, columns }: TableProps) {
+export function RunTable({ runs, filtered, words, grouped, order, columns }: TableProps) {
   // By id, because new rows are inserted above.
   const [chosen, choose] = useState<string | null>(null);
   const [marked, setMarked] = useState<string[]>([]);
+  const returned = useRef(false);
   const [, tick] = useState(0);
   const height = useRowHeight();
   useEffect(() => {
@@ -124,6 +127,12 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
     () => (chosen === null ? -1 : rows.findIndex((run) => run.id === chosen)),
     [rows, chosen],
   );
+  useEffect(() => {
+    if (returned.current || !runs.rows?.length) return;
+    returned.current = true;
+    const before = runs.rows.find((run) => run.short_id === lastRun());
+    if (before) choose(before.id);
+  }, [runs.rows]);
   const setAt = (place: number): void => choose(rows[place]?.id ?? null);
   const findings = useTopFindings(rows);
   const move = (by: number): void => setAt(Math.max(0, Math.min(rows.length - 1, at + by)));
@@ -183,6 +192,7 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
     finding: run.finding ?? findings.get(run.id)?.message ?? "",
     severity: run.finding_severity ?? findings.get(run.id)?.severity ?? "",
     grouped,
+    words,
   });
   return (
     <div class="column grow">
@@ -212,6 +222,7 @@ export function RunTable({ runs, filtered, grouped, order, columns }: TableProps
           height={height}
           key={height}
           active={at < 0 ? null : at}
+          centre
           onEnd={runs.loadMore}
           keyOf={(place) => rows[place]!.id}
           rowProps={(place) => ({

@@ -13,6 +13,7 @@ import { count, oneLine } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { Split } from "../parts/split";
 import { TabPanel, Tabs } from "../parts/tabs";
+import { hasTimes } from "../parts/time-bar";
 import {
   adjust,
   filter,
@@ -168,6 +169,7 @@ function Shown({ run, paused, pause }: ShownProps) {
           label={Page ? "Run view" : at === undefined ? "Run details" : "Span details"}
           share={0.64}
           stacked={shown === "timeline"}
+          covering={Page !== undefined}
           first={
             <Boundary what={Page ? "the steps" : `the view ${TITLES[shown]}`} of={shown}>
               <List shown={shown} run={run} overview={overview} steps={steps} lineage={lineage} />
@@ -225,6 +227,7 @@ const viewsOf = (run: RunModel, shown: View): View[] =>
 function isEmpty(run: RunModel, name: View): boolean {
   if (name === "logs") return run.logCount === 0;
   if (name === "state") return !run.hasType("snapshot", "state");
+  if (name === "timeline") return !hasTimes(run);
   if (name === "files") return !run.hasType("file", "artifact");
   return false;
 }

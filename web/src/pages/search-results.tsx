@@ -2,13 +2,14 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type ApiError, get } from "../api";
-import { ago, oneLine, visible } from "../parts/format";
+import { ago, oneLine } from "../parts/format";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { VirtualList } from "../parts/virtual-list";
-import type { GrepData, ListData } from "../types";
+import type { GrepData, Hit, ListData } from "../types";
 import { asApiError, useAnswer } from "../use-query";
+import { Excerpt } from "./excerpt";
 import { hitAddress } from "./hit-link";
-import { type Hit, mergeParents, type Row } from "./merge-hits";
+import { mergeParents, type Row } from "./merge-hits";
 import { taskOf } from "./run-columns";
 
 const TYPING_MS = 200;
@@ -99,10 +100,6 @@ function useRunNames(words: string): Map<string, RunName> {
   );
 }
 
-/** Text of a JSON body as it reads: line breaks and quotes without their escapes. */
-const unescaped = (text: string): string =>
-  visible(text.replace(/\\+[nrt]/g, " ").replace(/\\+(["'/])/g, "$1"));
-
 interface HitProps {
   row: Row;
   /** The row above, whose run is not named again. */
@@ -124,9 +121,7 @@ function HitRow({ row: { hit, others }, before, words, names }: HitProps) {
       <span class="cut trace hit-run">{oneLine(name?.title ?? "", 80)}</span>
       <span class="quiet hit-date">{name?.started}</span>
       <span class="cut trace mono grow">
-        {NARROW.matches ? unescaped(hit.before).slice(-16) : unescaped(hit.before)}
-        <mark>{visible(hit.match)}</mark>
-        {unescaped(hit.after)}
+        <Excerpt hit={hit} beforeMax={NARROW.matches ? 16 : null} />
       </span>
       {others > 0 && (
         <span class="quiet nowrap" title="The same text on other spans, for example on parents">

@@ -39,6 +39,7 @@ export function Tools() {
 function PromptCosts({ tools, ranking }: { tools: Ranked[]; ranking: Ranking }) {
   const most = Math.max(...tools.map((tool) => tool.bytes_per_turn), 1);
   const { turns, runs, requests } = ranking.measured;
+  const usesOf = (tool: Ranked): number => (tool.calls || tool.asked) ?? 0;
   return (
     <section>
       <h2>Prompt cost vs. usage</h2>
@@ -71,14 +72,16 @@ function PromptCosts({ tools, ranking }: { tools: Ranked[]; ranking: Ranking }) 
               <td class="right">
                 {tool.bytes_per_turn > 0 ? count(tool.tokens_per_turn_estimated) : "unknown"}
               </td>
-              <td class="right">{count(tool.calls ?? 0)}</td>
+              <td class="right">{count(usesOf(tool))}</td>
               <td class="right roomy">{tool.calls ? percent((tool.ok ?? 0) / tool.calls) : "–"}</td>
               <td>
                 {tool.bytes_per_turn === 0 ? (
                   <span class="quiet">–</span>
-                ) : tool.calls ? (
+                ) : usesOf(tool) ? (
                   <span class="quiet">
-                    {short(Math.round((tool.tokens_per_turn_estimated * turns) / tool.calls))}{" "}
+                    {short(
+                      Math.round((tool.tokens_per_turn_estimated * tool.turns) / usesOf(tool)),
+                    )}
                   </span>
                 ) : (
                   <span class="badge warn">Unused</span>

@@ -2,8 +2,9 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type ApiError, get, listen, type Params } from "../api";
+import { useReturn } from "../connection";
 import type { CheckData, Finding, ListData, RunRow } from "../types";
-import { asApiError } from "../use-query";
+import { asApiError, isUnreachable } from "../use-query";
 
 const PAGE = 200;
 /** Live events come in bursts: the list is requested for once for all of them. */
@@ -111,6 +112,7 @@ export function useRuns(options: ListOptions): Runs {
     };
   }, [key]);
 
+  useReturn(isUnreachable(error), () => void load(null));
   return {
     rows,
     error,

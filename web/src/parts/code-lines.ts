@@ -1,5 +1,7 @@
 /** Lines of a text with their numbers; long lines are broken into pieces. */
 
+import { findWords } from "./find-words";
+
 const PIECE = 2_000;
 
 export interface CodeLine {
@@ -21,12 +23,11 @@ export function linesOf(text: string, first = 1): CodeLine[] {
 
 /** The first line with the words that are searched for; null if there is none. */
 export function findLine(lines: CodeLine[], words: string): number | null {
-  const wanted = words.trim().toLowerCase();
-  if (!wanted) return null;
-  const escaped = JSON.stringify(wanted).slice(1, -1);
-  const found = lines.findIndex((line) => {
-    const text = line.text.toLowerCase();
-    return text.includes(wanted) || text.includes(escaped);
-  });
+  if (!words.trim()) return null;
+  // Quotes in a line of JSON are escaped.
+  const found = lines.findIndex(
+    ({ text }) =>
+      findWords(text, words).length > 0 || findWords(text.replaceAll('\\"', '"'), words).length > 0,
+  );
   return found < 0 ? null : found;
 }

@@ -1,7 +1,7 @@
 /** Text of any size with line numbers: long lines are broken into pieces, only visible ones exist. */
 
 import { useMemo } from "preact/hooks";
-import { route } from "../router";
+import { searched } from "../router";
 import { type CodeLine, findLine, linesOf } from "./code-lines";
 import { visible } from "./format";
 import { VirtualList } from "./virtual-list";
@@ -30,7 +30,7 @@ export function CodeLines({
   label: string;
   class?: string;
 }) {
-  const words = route.value.params.get("find") ?? "";
+  const words = searched.value;
   const hit = useMemo(() => findLine(lines, words), [lines, words]);
   if (lines.length <= PLAIN_MAX) {
     return (

@@ -2,10 +2,12 @@
 
 import { useState } from "preact/hooks";
 import { readBody } from "../bodies";
+import { searched } from "../router";
 import type { Text } from "../types";
 import { asApiError } from "../use-query";
 import { Code } from "./code";
 import { Copy } from "./copy";
+import { findWords } from "./find-words";
 import { bytes, visible } from "./format";
 import { RenderedText } from "./rendered-text";
 import { beginning, withoutRepeats } from "./shortened-text";
@@ -30,6 +32,10 @@ interface Props {
   more?: string;
 }
 
+/** True if a search in the run has its words here. */
+const isFoundIn = (text: string): boolean =>
+  searched.value.trim() !== "" && findWords(text, searched.value).length > 0;
+
 export function FoldableText({
   text,
   code = false,
@@ -37,7 +43,8 @@ export function FoldableText({
   brief = false,
   more = "",
 }: Props) {
-  const [open, setOpen] = useState(false);
+  /** Null until it is opened or closed by hand. */
+  const [chosen, setOpen] = useState<boolean | null>(null);
   const [isSource, setSource] = useState(false);
   const [fullText, setFullText] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
@@ -46,6 +53,7 @@ export function FoldableText({
   const long = begin !== null;
   // A tree of JSON folds by itself; its beginning alone would not be JSON.
   const folds = long && (isSource || parseJson(source) === undefined);
+  const open = chosen ?? (folds && isFoundIn(source.slice(begin?.length ?? 0)));
   const seen = folds && !open ? begin! : source;
   const fetchFullText = async (): Promise<void> => {
     if (!text.body) return;

@@ -115,10 +115,10 @@ export function offset(us: number): string {
 
 /**
  * Text from a trace, made safe to look at: control characters, those that turn the direction of
- * writing and invisible ones that a model reads become visible. Line breaks and tabs stay.
+ * writing and invisible ones that a model reads become visible. Line breaks, CR LF too, and tabs stay.
  */
 export function visible(text: string): string {
-  return text.replace(
+  return text.replaceAll("\r\n", "\n").replace(
     // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the ones to show
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u061c\u00ad\u180e\u{e0000}-\u{e007f}]/gu,
     (one) => {

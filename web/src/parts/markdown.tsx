@@ -6,6 +6,7 @@
 
 import { Marked, type Token, type Tokens } from "marked";
 import type { ComponentChildren } from "preact";
+import { fenceDiffs } from "./diff-in-prose";
 import { visible } from "./format";
 import { fenceJson } from "./json-in-prose";
 import { CodeBlock } from "./pieces";
@@ -31,7 +32,7 @@ export function Markdown({ text }: { text: string }) {
 function parse(text: string): Token[] | null {
   try {
     // Stop tokens of code agents follow the fence directly, which then would not end the block.
-    return parser.lexer(fenceJson(text.replace(/^(\s*```)(<\w+>)/gm, "$1\n$2")));
+    return parser.lexer(fenceDiffs(fenceJson(text.replace(/^(\s*```)(<\w+>)/gm, "$1\n$2"))));
   } catch {
     return null;
   }

@@ -4,9 +4,11 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { exported, get, searchExport } from "../api";
 import { useKeys } from "../keys";
-import { adjust, route, tabOfPart } from "../router";
+import { adjust, route, searched, tabOfPart } from "../router";
 import type { GrepData } from "../types";
+import { splitWords } from "./find-words";
 import { count } from "./format";
+import { useHighlight } from "./highlight-words";
 
 interface Hit {
   short_id: string;
@@ -23,13 +25,12 @@ interface Found {
 const NO_HITS: Hit[] = [];
 const TYPING_MS = 250;
 const HITS_MAX = 2_000;
-const RANGES_MAX = 2_000;
 
 /** The numbers of the spans with hits, for marks on rows and on the timeline. */
 export const hitSpans = signal<ReadonlySet<number>>(new Set());
 
 export function RunSearch({ run }: { run: string }) {
-  const words = route.value.params.get("find") ?? "";
+  const words = searched.value;
   const [found, setFound] = useState<Found>({ run, words: "", hits: [] });
   const [at, setAt] = useState(-1);
   const input = useRef<HTMLInputElement>(null);
@@ -124,14 +125,23 @@ export function RunSearch({ run }: { run: string }) {
 
 const numberOf = (hit: Hit): number => Number(hit.short_id.split(".s")[1] ?? 0);
 
+/** The words as one phrase if the run has it, else near each other. */
 async function findAll(run: string, words: string): Promise<Hit[]> {
   if (exported) return searchExport(words);
+  const needles = splitWords(words);
+  const several = needles.length > 1;
+  const exact = await readHits(run, several ? words : (needles[0] ?? words), false);
+  return exact.length || !several ? exact : readHits(run, words, true);
+}
+
+async function readHits(run: string, pattern: string, words: boolean): Promise<Hit[]> {
   const found: Hit[] = [];
   let after: string | null = null;
   try {
     do {
       const page: GrepData = await get<GrepData>("grep", {
-        pattern: words,
+        pattern,
+        words,
         id: run,
         ignore_case: true,
         after,
@@ -158,66 +168,4 @@ function useFindKey(input: { current: HTMLInputElement | null }): void {
     window.addEventListener("keydown", press);
     return () => window.removeEventListener("keydown", press);
   }, []);
-}
-
-/** Highlight the words wherever the page shows them, and scroll to the first in the span pane. */
-function useHighlight(words: string, at: number): void {
-  const scrolled = useRef("");
-  useEffect(() => {
-    const highlights = (CSS as unknown as { highlights?: Map<string, unknown> }).highlights;
-    const main = document.querySelector("main");
-    if (!highlights || !main || !words.trim()) {
-      highlights?.delete("search");
-      return;
-    }
-    let frame = 0;
-    const mark = (): void => {
-      const ranges = rangesOf(main, words);
-      const Highlight_ = (globalThis as unknown as { Highlight: new (...all: Range[]) => unknown })
-        .Highlight;
-      highlights.set("search", new Highlight_(...ranges));
-      const key = `${words} ${at}`;
-      const pane = ranges.find((range) =>
-        range.startContainer.parentElement?.closest(".split > .second"),
-      );
-      if (at >= 0 && scrolled.current !== key && pane) {
-        scrolled.current = key;
-        pane.startContainer.parentElement?.scrollIntoView({ block: "center" });
-      }
-    };
-    const soon = (): void => {
-      cancelAnimationFrame(frame);
-      frame = requestAnimationFrame(mark);
-    };
-    const watch = new MutationObserver(soon);
-    watch.observe(main, { childList: true, subtree: true, characterData: true });
-    soon();
-    return () => {
-      watch.disconnect();
-      cancelAnimationFrame(frame);
-      highlights.delete("search");
-    };
-  }, [words, at]);
-}
-
-function rangesOf(root: Element, words: string): Range[] {
-  const wanted = words.toLowerCase();
-  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  const ranges: Range[] = [];
-  while (walker.nextNode() && ranges.length < RANGES_MAX) {
-    const node = walker.currentNode;
-    const text = (node.textContent ?? "").toLowerCase();
-    for (
-      let from = text.indexOf(wanted);
-      from >= 0;
-      from = text.indexOf(wanted, from + wanted.length)
-    ) {
-      const range = document.createRange();
-      range.setStart(node, from);
-      range.setEnd(node, from + wanted.length);
-      ranges.push(range);
-      if (ranges.length >= RANGES_MAX) break;
-    }
-  }
-  return ranges;
 }

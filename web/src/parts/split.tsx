@@ -14,11 +14,21 @@ interface Props {
   share?: number;
   /** One above the other. */
   stacked?: boolean;
+  /** On a narrow screen only the second pane is shown. */
+  covering?: boolean;
 }
 
 const LEAST = 280;
 
-export function Split({ name, label, first, second, share = 0.42, stacked = false }: Props) {
+export function Split({
+  name,
+  label,
+  first,
+  second,
+  share = 0.42,
+  stacked = false,
+  covering = false,
+}: Props) {
   const [width, setWidth] = useState(
     () => Number(recall(`split.${name}`, "")) || Math.round(innerWidth * share),
   );
@@ -28,7 +38,7 @@ export function Split({ name, label, first, second, share = 0.42, stacked = fals
     keep(`split.${name}`, String(Math.round(to)));
   };
   return (
-    <div class={`split ${stacked ? "stacked" : ""}`}>
+    <div class={`split ${stacked ? "stacked" : ""} ${covering ? "covering" : ""}`}>
       <div class="first">{first}</div>
       {second !== null && (
         <>

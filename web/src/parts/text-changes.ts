@@ -25,7 +25,8 @@ const WORD =
 
 /** All changes from one text to the other; null if they take too long to find. */
 export function findChanges(a: string, b: string): Change[] | null {
-  const parts = diffArrays(a.split("\n"), b.split("\n"), { timeout: COMPARE_MS });
+  const [before, after] = withSameBreaks(a, b);
+  const parts = diffArrays(before.split("\n"), after.split("\n"), { timeout: COMPARE_MS });
   if (!parts) return null;
   const changes: Change[] = [];
   for (let at = 0; at < parts.length; at++) {
@@ -42,6 +43,12 @@ export function findChanges(a: string, b: string): Change[] | null {
     }
   }
   return changes;
+}
+
+/** CR LF is a line break like any other, unless it is all that differs. */
+function withSameBreaks(a: string, b: string): [string, string] {
+  const [before, after] = [a.replaceAll("\r\n", "\n"), b.replaceAll("\r\n", "\n")];
+  return before === after ? [a, b] : [before, after];
 }
 
 function fold(lines: string[], isFirst: boolean, isLast: boolean): Change[] {

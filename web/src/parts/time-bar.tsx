@@ -9,9 +9,12 @@ interface Props {
   duration_us: number | null;
 }
 
-/** False for a run whose spans all have one time, as those of a bundle of files. */
+/**
+ * False for a run whose times only keep the order of its spans: all have one time, as those of a bundle
+ * of files, or the log that was imported has none, so that nothing takes any time.
+ */
 export const hasTimes = (run: RunModel): boolean =>
-  run.length_us - run.begin_us > 1 || run.run.outcome === "running";
+  run.run.outcome === "running" || (run.length_us - run.begin_us > 1 && run.run.duration_ms !== 0);
 
 export function TimeBar({ run, start_us, duration_us }: Props) {
   if (start_us === null || !run.length_us) return <span class="time-bar" />;

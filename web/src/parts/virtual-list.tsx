@@ -31,6 +31,8 @@ export interface VirtualProps {
   rowProps?: (index: number) => JSX.HTMLAttributes<HTMLDivElement>;
   class?: string;
   onEnd?: () => void;
+  /** Called with the first row in view as the reader scrolls. */
+  onTop?: (index: number) => void;
 }
 
 /** True while the page is printed: lists then render all rows, up to a bound. */
@@ -41,13 +43,11 @@ const PRINTED_MAX = 5_000;
 export function printPage(): void {
   printing.value = true;
   // Two frames: rows are rendered in the first and laid out in the second.
-  requestAnimationFrame(() =>
-    requestAnimationFrame(() => {
-      window.print();
-      printing.value = false;
-    }),
-  );
+  requestAnimationFrame(() => requestAnimationFrame(() => window.print()));
 }
+// Also for the print command of the browser's menu.
+window.addEventListener("beforeprint", () => void (printing.value = true));
+window.addEventListener("afterprint", () => void (printing.value = false));
 window.addEventListener("keydown", (event) => {
   if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "p" || event.shiftKey)
     return;
@@ -86,6 +86,10 @@ export function VirtualList(props: VirtualProps) {
         atEnd.current = at.scrollTop + at.clientHeight >= at.scrollHeight - height * 1.5;
         if (props.onEnd && at.scrollTop + at.clientHeight >= at.scrollHeight - height * 20)
           props.onEnd();
+      }
+      if (at && props.onTop) {
+        const first = list.getVirtualItems().find((item) => item.end > at.scrollTop + 4);
+        if (first) props.onTop(first.index);
       }
       redraw(0);
     },

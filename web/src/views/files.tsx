@@ -46,7 +46,9 @@ export default function Files({ run }: ViewProps) {
   return (
     <div class="column grow">
       <div class="rowline wrap viewtools">
-        <span class="quiet">{count(data.files.length)} files</span>
+        <span class="quiet">
+          {count(data.files.length)} {data.files.length === 1 ? "file" : "files"}
+        </span>
         {!exported && (
           <label class="rowline grow">
             <span class="quiet nowrap">At: {at === null ? "end of run" : offset(at)}</span>

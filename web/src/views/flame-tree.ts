@@ -27,6 +27,9 @@ interface Range {
 const LEAST_WIDTH = 0.002;
 const DEPTH_MAX = 60;
 
+/** Numbered steps are one path: a framework numbers those of each agent from 1. */
+const unnumbered = (name: string): string => (/^step[ _#-]?\d+$/i.test(name) ? "Steps" : name);
+
 const overlap = (run: RunModel, index: number, range: Range): number =>
   Math.max(0, Math.min(run.end(index), range.to_us) - Math.max(run.start(index), range.from_us));
 
@@ -45,11 +48,12 @@ export function mergeSpans(run: RunModel, range: Range): FlameNode[] {
     for (const index of indices) {
       const us = overlap(run, index, range);
       if (us <= 0) continue;
-      const key = `${run.type(index)} ${run.name(index)}`;
+      const name = unnumbered(run.name(index));
+      const key = `${run.type(index)} ${name}`;
       let found = merged.get(key);
       if (!found) {
         const node: FlameNode = {
-          name: run.name(index),
+          name,
           type: run.type(index),
           depth,
           total_us: 0,

@@ -1,14 +1,15 @@
 /** A model call as a chat: the messages of its request, those that are new, and the answer. */
 
 import { useState } from "preact/hooks";
-import type { Answer } from "../api";
+import { type Answer, exported } from "../api";
 import type { RunModel } from "../model";
+import { findWords } from "../parts/find-words";
 import { FoldableText } from "../parts/foldable-text";
 import { bytes, count, oneLine, short, visible } from "../parts/format";
 import { CodeBlock } from "../parts/pieces";
 import { Failed, Loading } from "../parts/placeholders";
 import { RenderedText } from "../parts/rendered-text";
-import { openSpan } from "../router";
+import { href, openSpan, searched } from "../router";
 import { useAnswer } from "../use-query";
 import type { StepIndex } from "./step-index";
 import "./messages.css";
@@ -28,6 +29,10 @@ export function useMessages(run: RunModel, index: number) {
   const version = run.status(index) ?? run.next;
   return useAnswer<MessagesData>("messages", isCall ? { id: run.shortId(index) } : null, version);
 }
+
+/** True if a part of a message has the words of a search. */
+export const hasWords = (message: ChatMessage, words: string): boolean =>
+  words.trim() !== "" && message.parts.some((part) => findWords(part.text, words).length > 0);
 
 interface Props {
   run: RunModel;
@@ -117,10 +122,16 @@ function Sent({ data, onlyNew, id, steps }: SentProps) {
   const follows = data.previous !== null;
   const before = steps.of(data.previous);
   const since = before ? `new since step ${before.number}` : "new";
+  const changes = data.previous ? href("compare", "", { a: data.previous, b: id }) : "";
+  // A request has one system prompt: another text is a change of it.
+  const markOf = (message: ChatMessage): string =>
+    message.role === "system" ? since.replace("new", "changed") : since;
   const isHistory = (message: ChatMessage, at: number): boolean =>
     follows && !message.new && message.role !== "system" && at > 0;
   const history = messages.filter(isHistory);
-  const folded = !all && (onlyNew || history.length >= FOLD_AT_LEAST);
+  const words = searched.value;
+  const hasHit = words !== "" && history.some((message) => hasWords(message, words));
+  const folded = onlyNew || (!all && !hasHit && history.length >= FOLD_AT_LEAST);
   let hasFolded = false;
   return (
     <>
@@ -137,7 +148,8 @@ function Sent({ data, onlyNew, id, steps }: SentProps) {
             key={at}
             message={message}
             id={id}
-            mark={follows && message.new ? since : ""}
+            mark={follows && message.new ? markOf(message) : ""}
+            compare={message.role === "system" && message.new ? changes : ""}
             open={message.role !== "system" && (message.new || !follows || all)}
           />
         );
@@ -201,11 +213,16 @@ interface BubbleProps {
   title?: string;
   mark?: string;
   note?: string;
+  /** The address of a comparison with the previous call; empty: none. */
+  compare?: string;
   open: boolean;
 }
 
-function Bubble({ message, id, title = "", mark = "", note = "", open: first }: BubbleProps) {
-  const [open, setOpen] = useState(first);
+function Bubble(props: BubbleProps) {
+  const { message, id, title = "", mark = "", note = "", compare = "", open: first } = props;
+  /** Null until it is opened or closed by hand. */
+  const [chosen, setOpen] = useState<boolean | null>(null);
+  const open = chosen ?? (first || hasWords(message, searched.value));
   const role = oneLine(message.role, 24);
   const beginning = message.parts.find((part) => part.text.trim())?.text ?? "";
   return (
@@ -227,6 +244,11 @@ function Bubble({ message, id, title = "", mark = "", note = "", open: first }: 
         </button>
         {!open && <span class="grow cut quiet trace">{oneLine(beginning, 160)}</span>}
         {open && <span class="grow" />}
+        {compare && !exported && (
+          <a class="nowrap" href={compare}>
+            Show changes
+          </a>
+        )}
         {mark && <span class="badge ok">{mark}</span>}
       </header>
       {open && (
@@ -255,7 +277,10 @@ function PartView({ part, id, role }: { part: Part; id: string; role: string }) 
   switch (part.kind) {
     case "thinking":
       return (
-        <details class="thinking">
+        <details
+          class="thinking"
+          open={searched.value !== "" && findWords(part.text, searched.value).length > 0}
+        >
           <summary>Thinking · {bytes(part.size_bytes)}</summary>
           <RenderedText text={part.text} />
         </details>

@@ -3,13 +3,15 @@
 import type { RunModel } from "../model";
 import { Status } from "../parts/badges";
 import { Copy } from "../parts/copy";
-import { count, duration, moment, oneLine, visible } from "../parts/format";
+import { count, duration, moment, oneLine, short, visible } from "../parts/format";
 import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/placeholders";
 import { href } from "../router";
-import type { Losses, OverviewData, SpanData } from "../types";
+import type { Losses, OverviewData, SpanData, StepRow } from "../types";
 import { useAnswer } from "../use-query";
+import { sumByAgent } from "./roll-up";
 import { costOf } from "./run-summary";
+import { priceOf } from "./use-span-totals";
 import type { ViewProps } from "./view-props";
 import "./split.css";
 
@@ -104,6 +106,7 @@ export default function Metadata({ run }: ViewProps) {
           </tbody>
         </table>
       </Card>
+      <Agents steps={data.steps} />
       {data.good_run && (
         <Card title="Last successful run">
           <p>
@@ -196,5 +199,37 @@ export function Pairs({ of }: { of: Record<string, unknown> }) {
         ))}
       </tbody>
     </table>
+  );
+}
+
+/** What each agent's own model calls took; nothing for a run of one agent. */
+function Agents({ steps }: { steps: StepRow[] }) {
+  const agents = sumByAgent(steps);
+  if (agents.length < 2) return null;
+  return (
+    <Card title="Agents">
+      <table class="plain">
+        <thead>
+          <tr>
+            <th>Agent</th>
+            <th class="right">Steps</th>
+            <th class="right">Tokens</th>
+            <th class="right">Cost</th>
+            <th class="right">Duration</th>
+          </tr>
+        </thead>
+        <tbody>
+          {agents.map((each) => (
+            <tr key={each.agent}>
+              <td class="trace">{oneLine(each.agent, 80) || "Without an agent"}</td>
+              <td class="right">{count(each.steps)}</td>
+              <td class="right">{each.tokens ? short(each.tokens) : ""}</td>
+              <td class="right">{priceOf(each)}</td>
+              <td class="right nowrap">{duration(each.duration_ns / 1_000)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Card>
   );
 }

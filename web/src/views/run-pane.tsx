@@ -21,7 +21,13 @@ export function RunPane({ run, overview }: { run: RunModel; overview: OverviewDa
         {task ? <RenderedText text={task} /> : <p class="quiet">No task was recorded.</p>}
       </Section>
       <Section title="Answer">
-        {answer ? <RenderedText text={answer} /> : <p class="quiet">No answer was recorded.</p>}
+        {answer ? (
+          <RenderedText text={answer} />
+        ) : (
+          <p class="quiet">
+            {run.run.outcome === "running" ? "No answer yet." : "No answer was recorded."}
+          </p>
+        )}
       </Section>
       {!exported && (
         <Section title="Other runs of this task">

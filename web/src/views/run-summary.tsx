@@ -49,7 +49,7 @@ export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
         ))}
         {info.outcome === "running" && (
           <button type="button" aria-pressed={paused} onClick={() => pause(!paused)}>
-            {paused ? "Resume" : "Pause"}
+            {paused ? "Resume updates" : "Pause updates"}
           </button>
         )}
       </div>
@@ -109,6 +109,10 @@ export function costOf(overview: OverviewData | null): string {
   return price(overview.cost_usd, !overview.unpriced_models?.length);
 }
 
+/** True if a stamp begins with the cause: both are often of one finding. */
+const repeats = (stamp: string, sentence: string): boolean =>
+  stamp.toLowerCase().startsWith(sentence.toLowerCase().slice(0, 24));
+
 /** A longer sentence ends in names and values, which ` in step 3` would seem to belong to. */
 const PLACED_MAX = 60;
 
@@ -143,12 +147,15 @@ function Cause({ run, overview, more, all, toggle }: CauseProps) {
           {oneLine(cause?.detail ?? "", 300)}
         </span>
         {cause &&
-          stamps.slice(0, 2).map((stamp) => (
-            <span class="trace" key={stamp}>
-              {" "}
-              {oneLine(stamp, 300)}
-            </span>
-          ))}
+          stamps
+            .filter((stamp) => !repeats(stamp, cause.sentence))
+            .slice(0, 2)
+            .map((stamp) => (
+              <span class="trace" key={stamp}>
+                {" "}
+                {oneLine(stamp, 300)}
+              </span>
+            ))}
       </span>
       {index !== undefined && (
         <button type="button" class="plain link" onClick={() => goToFailure(run, index)}>

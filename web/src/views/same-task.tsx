@@ -77,7 +77,7 @@ function Row({ run, other }: { run: string; other: RunRow }) {
       <td title={oneLine(other.finding ?? "", 300)}>
         <Status value={other.outcome} />
       </td>
-      <td class="right nowrap">{durationMs(other.duration_ms)}</td>
+      <td class="right nowrap">{durationMs(other.duration_ms || null)}</td>
       <td class="right nowrap">{price(other.cost_usd, other.cost_complete !== false)}</td>
       <td class="right">
         <a

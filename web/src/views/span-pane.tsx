@@ -9,18 +9,20 @@ import { bytes, count, duration, oneLine, price, short } from "../parts/format";
 import { Notes } from "../parts/notes";
 import { Failed, Loading } from "../parts/placeholders";
 import { TabPanel, Tabs } from "../parts/tabs";
-import { select, showTab, tab } from "../router";
+import { hasTimes } from "../parts/time-bar";
+import { searched, select, showTab, tab } from "../router";
 import type { SpanData, WhyData } from "../types";
-import { useAnswer } from "../use-query";
+import { type Asked, useAnswer } from "../use-query";
 import { Attributes, SpanButton } from "./attributes";
 import { BodyView } from "./body";
 import { ForkMenu, type Lineage } from "./lineage";
-import { Messages, type MessagesData, useMessages } from "./messages";
+import { hasWords, Messages, type MessagesData, useMessages } from "./messages";
 import { Segments } from "./prompt-sizes";
+import type { Total } from "./roll-up";
 import { CompareSpan } from "./span-compare";
 import { CopyActions } from "./span-copy";
-import { type Total, useSpanCosts } from "./span-costs";
 import { recordedName, type StepIndex, spanTitle } from "./step-index";
+import { priceOf, useSpanTotals } from "./use-span-totals";
 import { Values } from "./values";
 import "./span-pane.css";
 
@@ -41,11 +43,11 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
   const [noting, setNoting] = useState("");
   const step = steps.of(id);
   const name = oneLine(spanTitle(run, index, steps), 120) || "Untitled";
-  const total = useSpanCosts(run).get(index);
+  const total = useSpanTotals(run).get(index);
   useKeys(exported ? [] : [{ key: "m", label: "Add a note", run: () => setNoting(id) }]);
   const chat = useMessages(run, index);
   const tabs = tabsOf(run, index, chat.data, steps);
-  const part = partOf(tab.value, run, index, tabs);
+  const part = partOf(shownTab(tab.value, chat), run, index, tabs);
   const current: TabId = part === "output" ? "input" : part;
   const pick = (to: TabId): void =>
     showTab(to === "input" && run.inputBytes(index) === null ? "output" : to);
@@ -71,7 +73,7 @@ export default function SpanPane({ run, index, steps, lineage }: Props) {
             </button>
           )}
           {!exported && <CompareSpan key={`compare ${id}`} run={run} index={index} steps={steps} />}
-          <CopyActions run={run} index={index} data={data} />
+          <CopyActions key={`copy ${id}`} run={run} index={index} data={data} />
           <button type="button" class="plain" aria-label="Close" onClick={() => select(null)}>
             ✕
           </button>
@@ -130,6 +132,16 @@ function tabsOf(
   return tabs;
 }
 
+/** The tab that shows a match of the search: the messages that have it, else its exact bytes. */
+function shownTab(named: string, chat: Asked<MessagesData>): string {
+  const side = /^hit-(input|output)$/.exec(named)?.[1];
+  if (!side) return named;
+  const { data } = chat;
+  if (!data) return chat.error ? side : "messages";
+  const all = data.answer ? [...data.messages, data.answer] : data.messages;
+  return all.some((message) => hasWords(message, searched.value)) ? "messages" : side;
+}
+
 /** The tab of the URL if this span has it, else the first. */
 function partOf(named: string, run: RunModel, index: number, tabs: TabRow[]): Part {
   if (named === "input" && run.inputBytes(index) !== null) return "input";
@@ -151,17 +163,17 @@ function factsOf(
 ): string {
   const step = steps.of(run.shortId(index));
   const recorded = recordedName(run, index, steps);
-  const isCall = step !== undefined && run.type(index) === "llm";
+  const isLeaf = run.type(index) === "llm";
+  const isCall = step !== undefined && isLeaf;
   const [input, output] = [run.inputTokens(index), run.outputTokens(index)];
   return [
     step && !isCall && !recorded ? `step ${step.number}` : "",
     oneLine(run.model(index), 60),
-    duration(run.duration(index)),
-    input === null ? "" : `${short(input)} in / ${short(output ?? 0)} out`,
+    hasTimes(run) ? duration(run.duration(index)) : "",
+    isLeaf && input !== null ? `${short(input)} in / ${short(output ?? 0)} out` : "",
+    !isLeaf && total?.tokens ? `${short(total.tokens)} tokens` : "",
     // The calls inside an agent or a step are summed up.
-    run.type(index) === "llm"
-      ? price(data?.cost_usd, true)
-      : total && price(total.usd, total.complete),
+    isLeaf ? price(data?.cost_usd, true) : priceOf(total),
     `s${run.number(index)}`,
     isCall ? oneLine(run.name(index), 60) : "",
     recorded && `recorded as ${oneLine(recorded, 60)}`,

@@ -8,14 +8,16 @@ import { NoteMark, useNotes } from "../parts/notes";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { hasTimes, TimeBar } from "../parts/time-bar";
 import { VirtualList } from "../parts/virtual-list";
-import { filter, go, openSpan, type Range, range, selected } from "../router";
+import { filter, go, openSpan, type Range, range, selected, view } from "../router";
 import type { NotesData, OverviewData, StepRow } from "../types";
 import type { Asked } from "../use-query";
 import { Branch, ForkLink, forksAt, type Lineage } from "./lineage";
+import { rollUpSteps, sumOf, type Total } from "./roll-up";
 import { useSteps } from "./selection";
 import { compareHref } from "./span-compare";
-import { rollUpSteps, sumOf, type Total } from "./span-costs";
 import { mainSpan, type StepIndex, spansOf } from "./step-index";
+import { readingSpan } from "./transcript-tools";
+import { priceOf } from "./use-span-totals";
 import "./steps.css";
 
 const ROW = 46;
@@ -56,7 +58,9 @@ export function Steps({ run, overview, steps, lineage }: Props) {
         {steps.steps.length ? "No matches" : "This run has no steps. See Tree or Logs."}
       </Empty>
     );
-  const active = chosen ? rows.indexOf(chosen) : firstFailure(rows);
+  // Beside the transcript, the list follows the reader.
+  const read = view.value === "transcript" ? steps.of(readingSpan.value) : undefined;
+  const active = read ? rows.indexOf(read) : chosen ? rows.indexOf(chosen) : firstFailure(rows);
   return (
     <VirtualList
       label="Steps"
@@ -69,7 +73,7 @@ export function Steps({ run, overview, steps, lineage }: Props) {
       centre
       follow={run.run.outcome === "running"}
       rowProps={(row) => ({
-        class: `step ${rows[row] === chosen ? "chosen" : ""} ${rows[row]!.failed ? "failed" : ""} ${parted && rows[row]!.number < parted.number ? "replayed" : ""}`,
+        class: `step ${rows[row] === chosen ? "chosen" : ""} ${rows[row] === read ? "reading" : ""} ${rows[row]!.failed ? "failed" : ""} ${parted && rows[row]!.number < parted.number ? "replayed" : ""}`,
         title: "Shift-click another step to compare it with the selected one",
         onClick: (event: MouseEvent) => {
           const other = run.ofShortId(mainSpan(rows[row]!));
@@ -195,7 +199,7 @@ function Row(props: RowProps) {
           </span>
         )}
         <span class="num quiet" title={sharesOf(step, total)}>
-          {total && price(total.usd, total.complete)}
+          {priceOf(total)}
         </span>
       </span>
       {isOpen && <Actions run={run} step={step} steps={steps} costs={costs} />}
@@ -220,7 +224,7 @@ function sharesOf(step: StepRow, total: Total | undefined): string {
 
 function resultOf(step: StepRow): string {
   const result = oneLine(step.result, 200);
-  if (!result) return "";
+  if (!result || result === "open") return "";
   return step.failed || result.includes(" → ") ? result : `→ ${result}`;
 }
 
@@ -234,7 +238,7 @@ interface ActionsProps {
 /** What the chosen step executed, and its model call. */
 function Actions({ run, step, steps, costs }: ActionsProps) {
   const called = steps.steps.filter((each) => each.parent === step.number);
-  const own = step.cost_usd === null ? null : { usd: step.cost_usd, complete: true };
+  const own = step.cost_usd === null ? null : { usd: step.cost_usd, complete: true, tokens: 0 };
   const entries = [
     ...(step.span
       ? [
@@ -281,9 +285,7 @@ function Actions({ run, step, steps, costs }: ActionsProps) {
               {oneLine(name, 80)}
             </span>
             <span class="quiet nowrap">
-              {[total && price(total.usd, total.complete), duration(run.duration(index))]
-                .filter(Boolean)
-                .join(" · ")}
+              {[priceOf(total), duration(run.duration(index))].filter(Boolean).join(" · ")}
             </span>
           </button>
         );

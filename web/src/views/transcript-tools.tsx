@@ -1,5 +1,6 @@
 /** How a transcript is read: what is folded to one line, and whether only answers are shown. */
 
+import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
@@ -9,6 +10,9 @@ import { canFold } from "./transcript-lines";
 
 /** A run of more spans opens folded. */
 const LONG_SPANS = 24;
+
+/** The span at the top of the transcript, whose step the list of steps marks. */
+export const readingSpan = signal<string | null>(null);
 
 export interface Reading {
   isFolded: boolean;

@@ -9,6 +9,7 @@ import { bytes, cost, count, duration, offset, oneLine } from "../parts/format";
 import { FoldsCode } from "../parts/pieces";
 import { Empty, Failed, Loading } from "../parts/placeholders";
 import { RenderedText } from "../parts/rendered-text";
+import { hasTimes } from "../parts/time-bar";
 import { VirtualList } from "../parts/virtual-list";
 import { filter, openSpan, range, selected } from "../router";
 import type { CallItem, Item, MessageItem, Text, ToolItem } from "../types";
@@ -19,7 +20,7 @@ import { useOverview } from "./step-index";
 import { canFold, findTask, headlineOf, isInAnswers, lineOf } from "./transcript-lines";
 import { useItems } from "./transcript-pages";
 import { withTask } from "./transcript-task";
-import { type Reading, ReadingTools, usePlace, useReading } from "./transcript-tools";
+import { type Reading, ReadingTools, readingSpan, usePlace, useReading } from "./transcript-tools";
 import type { ViewProps } from "./view-props";
 import "./transcript.css";
 
@@ -83,6 +84,7 @@ export default function Transcript({ run }: ViewProps) {
         follow={run.run.outcome === "running"}
         place={place.rowOf(shown)}
         onEnd={complete || error ? undefined : more}
+        onTop={(row) => (readingSpan.value = shown[row]?.span ?? null)}
         rowProps={(row) => ({
           class: `say ${run.ofShortId(shown[row]!.span) === at && at !== undefined ? "chosen" : ""}`,
         })}
@@ -151,6 +153,9 @@ interface ItemProps {
 
 const INDENT_MAX = 8;
 
+/** A duration; empty in a run without times. */
+const took = (us: number | null): string => (us ? duration(us) : "");
+
 function TranscriptItem({ run, item, executed, reading, model, isTask = false }: ItemProps) {
   const inside = `calc(${Math.min(item.depth, INDENT_MAX)} * var(--indent))`;
   const style = { marginLeft: inside, maxWidth: `calc(var(--bubble) - ${inside})` };
@@ -176,7 +181,7 @@ function TranscriptItem({ run, item, executed, reading, model, isTask = false }:
           <Who item={item} reading={reading} model={model} />
         )}
         <span class="grow" />
-        {isOpen && <span class="quiet mono at">{offset(item.at_us)}</span>}
+        {isOpen && hasTimes(run) && <span class="quiet mono at">{offset(item.at_us)}</span>}
         <SpanLink run={run} span={item.span} />
       </div>
       {isOpen && (
@@ -196,7 +201,7 @@ function FoldedLine({ item }: { item: Item }) {
     <>
       <span class="quiet">{item.kind === "log" ? oneLine(item.level, 12) : label}</span>
       <span class="cut trace grow">{lineOf(item)}</span>
-      {item.kind === "tool" && <span class="quiet">{duration(item.duration_us)}</span>}
+      {item.kind === "tool" && <span class="quiet">{took(item.duration_us)}</span>}
     </>
   );
 }
@@ -242,7 +247,7 @@ function Who({ item, reading, model }: WhoProps) {
           )}
           {item.status !== "ok" && <Status value={item.status} />}
           <span class="quiet">
-            {reading.onlyAnswers ? duration(item.duration_us) : callFacts(item)}
+            {reading.onlyAnswers ? took(item.duration_us) : callFacts(item)}
           </span>
         </>
       );
@@ -254,7 +259,7 @@ function Who({ item, reading, model }: WhoProps) {
             {oneLine(item.name ?? item.call_id ?? "", 80)}
           </b>
           {!["ok", "answered"].includes(item.status) && <Status value={item.status} />}
-          <span class="quiet">{duration(item.duration_us)}</span>
+          <span class="quiet">{took(item.duration_us)}</span>
         </>
       );
     case "step":
@@ -263,7 +268,7 @@ function Who({ item, reading, model }: WhoProps) {
           <span class="quiet">{oneLine(item.type, 24)}</span>
           <b class="trace">{oneLine(item.name, 80)}</b>
           {item.status !== "ok" && <Status value={item.status} />}
-          <span class="quiet">{duration(item.duration_us)}</span>
+          <span class="quiet">{took(item.duration_us)}</span>
         </>
       );
     case "state":
@@ -294,7 +299,7 @@ const newMessages = (times: number): string =>
 
 function callFacts(item: CallItem): string {
   const facts = [
-    duration(item.duration_us),
+    took(item.duration_us),
     item.input_tokens === null ? "" : `${count(item.input_tokens)} in`,
     item.cache_read ? `${count(item.cache_read)} cached` : "",
     item.output_tokens === null ? "" : `${count(item.output_tokens)} out`,

@@ -4,7 +4,7 @@ import { useCallback, useMemo, useState } from "preact/hooks";
 import { useKeys } from "../keys";
 import type { RunModel } from "../model";
 import { Kind, Status } from "../parts/badges";
-import { duration, offset, oneLine, price, short } from "../parts/format";
+import { duration, offset, oneLine, short } from "../parts/format";
 import { NoteMark, useNotes } from "../parts/notes";
 import { Empty } from "../parts/placeholders";
 import { hitSpans } from "../parts/run-search";
@@ -12,10 +12,11 @@ import { hasTimes, TimeBar } from "../parts/time-bar";
 import { VirtualList } from "../parts/virtual-list";
 import { filter, go, type Range, range, select, selected } from "../router";
 import type { NotesData } from "../types";
+import type { Total } from "./roll-up";
 import { matching, useSteps, within } from "./selection";
 import { compareHref } from "./span-compare";
-import { type Total, useSpanCosts } from "./span-costs";
 import { recordedName, type StepIndex, spanTitle } from "./step-index";
+import { priceOf, useSpanTotals } from "./use-span-totals";
 import "./rows.css";
 
 /** Deeper levels are not indented further; they show their depth as a number. */
@@ -36,7 +37,7 @@ export default function Tree({ run, steps }: Props) {
   );
   const rows = useMemo(() => shownRows(run, folded, visibleSpans), [run, folded, visibleSpans]);
   const at = run.at(selected.value);
-  const costs = useSpanCosts(run);
+  const costs = useSpanTotals(run);
   const notes = useNotes(run.run.short_id);
   const place = useMemo(() => {
     const found = new Map<number, number>();
@@ -164,7 +165,8 @@ function SpanRow({ run, index, folded, fold, cost, notes, hit, steps, columns }:
   const recorded = recordedName(run, index, steps);
   const depth = run.depth[index]!;
   const inside = run.children[index]!.length;
-  const tokens = (run.inputTokens(index) ?? 0) + (run.outputTokens(index) ?? 0);
+  const own = (run.inputTokens(index) ?? 0) + (run.outputTokens(index) ?? 0);
+  const tokens = run.type(index) === "llm" ? own : (cost?.tokens ?? own);
   return (
     <div
       class="rowline treeline"
@@ -194,9 +196,9 @@ function SpanRow({ run, index, folded, fold, cost, notes, hit, steps, columns }:
         </span>
       )}
       {folded && inside > 0 && <span class="quiet nowrap">{short(inside)} children</span>}
-      {run.status(index) !== "ok" && <Status value={run.status(index)} />}
+      {run.status(index) !== "ok" && <Status value={run.status(index)} brief />}
       {columns.tokens && <span class="num quiet c-tokens wide">{tokens ? short(tokens) : ""}</span>}
-      {columns.costs && <span class="num c-cost">{cost && price(cost.usd, cost.complete)}</span>}
+      {columns.costs && <span class="num c-cost">{priceOf(cost)}</span>}
       <span class="num quiet c-start wide">{offset(run.start(index))}</span>
       {hasTimes(run) && (
         <>

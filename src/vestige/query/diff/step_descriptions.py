@@ -52,7 +52,7 @@ def describe_difference(
         elif not a_text or not b_text:
             shown = (_line(a_text), _line(b_text))
         else:
-            first = find_difference(a_text, b_text, rules)
+            first = find_difference(*_differing_texts(a_text, b_text), rules)
             if first is None:
                 continue
             shown = (first.a, first.b)
@@ -89,18 +89,34 @@ def _error(span: SpanInfo) -> str:
 
 def _differing_fields(a: str, b: str) -> tuple[str, str] | None:
     """Return the fields of two JSON objects that differ; None if there are no such fields."""
-    try:
-        left, right = msgspec.json.decode(a), msgspec.json.decode(b)
-    except (ValueError, RecursionError):
+    objects = _decode_objects(a, b)
+    if objects is None:
         return None
-    if not isinstance(left, dict) or not isinstance(right, dict):
-        return None
+    left, right = objects
     keys = [key for key in {**left, **right} if left.get(key) != right.get(key)]
     small = [key for key in keys if _is_small(left.get(key)) and _is_small(right.get(key))]
     if not small:
         return None
     chosen = small[:FIELDS_SHOWN]
     return _fields(left, chosen), _fields(right, chosen)
+
+
+def _differing_texts(a: str, b: str) -> tuple[str, str]:
+    """Return the first text that differs in two JSON objects, without escapes; else both texts."""
+    left, right = _decode_objects(a, b) or ({}, {})
+    for key, value in left.items():
+        other = right.get(key)
+        if isinstance(value, str) and isinstance(other, str) and value != other:
+            return value, other
+    return a, b
+
+
+def _decode_objects(a: str, b: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    try:
+        left, right = msgspec.json.decode(a), msgspec.json.decode(b)
+    except (ValueError, RecursionError):
+        return None
+    return (left, right) if isinstance(left, dict) and isinstance(right, dict) else None
 
 
 def _is_small(value: Any) -> bool:

@@ -18,7 +18,7 @@ from vestige.query import checks, formatting
 from vestige.query.checks.applicability import find_inapplicable
 from vestige.query.checks.process.stop_reason import STOPPED_KIND
 from vestige.query.evidence import Evidence
-from vestige.query.failures.findings_of_successful_runs import lower_common_findings
+from vestige.query.failures.findings_of_successful_runs import CommonFindings
 from vestige.query.failures.ranking import severity_key
 from vestige.query.stats.user_prices import load_user_prices
 from vestige.query.text_layout import CommandAnswer, fit, show_recorded_ids
@@ -63,7 +63,7 @@ def examine(
     `opened` is the evidence of the run, if its parsed requests are used for views, too.
     """
     report = find_all_findings(store, run, save, opened)
-    findings = lower_common_findings(store, run.info, report.findings)
+    findings = CommonFindings(store).lower(run.info, report.findings)
     evidence = opened or Evidence(run, store.read_body)
     inapplicable = find_inapplicable(run, report.passed, evidence)
     passed = [name for name in report.passed if name not in inapplicable]

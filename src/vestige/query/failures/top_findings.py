@@ -19,6 +19,7 @@ from vestige.query.failures.check import (
     get_findings,
     group_chains,
 )
+from vestige.query.failures.findings_of_successful_runs import CommonFindings
 from vestige.record.finding import Finding
 from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import Store
@@ -45,9 +46,11 @@ def find_top_findings(
 ) -> TopFindings:
     """Read the stored findings of these runs, and with `examine` check some of the others."""
     stored = store.check_results([run.id for run in runs])
+    common = CommonFindings(store)
     leading = {
-        run_id: _find_lead(store, run_id, get_findings(results))
-        for run_id, results in stored.items()
+        run.id: _find_lead(store, run.id, common.lower(run, get_findings(stored[run.id])))
+        for run in runs
+        if run.id in stored
     }
     unexamined = [run for run in runs if run.id not in stored and run.outcome != "running"]
     if examine is not None and unexamined:

@@ -19,6 +19,7 @@ from vestige._runtime import clock
 from vestige.errors import VestigeError
 from vestige.query.diff.compare_groups import Separation, find_separations, read_run_facts
 from vestige.query.failures.check import find_chains, find_main
+from vestige.query.failures.findings_of_successful_runs import CommonFindings
 from vestige.query.failures.top_findings import Examine
 from vestige.query.groups.failure_signature import Signature, find_signature
 from vestige.query.ids.lineage import is_replay
@@ -127,12 +128,13 @@ def group_failures(
     failures: list[Failure] = []
     examined = unexamined = 0
     replays: dict[str, bool] = {}
+    common = CommonFindings(store)
     deadline = clock.monotonic() + seconds
     has_progress = False
     for info in runs:
         if info.outcome == "running" or info.span_count > SPANS_MAX:
             continue
-        is_known = (str(store.path), info) in _cache
+        is_known = _is_examined(store, info, common)
         if not is_known and has_progress and clock.monotonic() >= deadline:
             unexamined += 1
             continue
@@ -147,6 +149,19 @@ def group_failures(
         if examined_run.failure is not None:
             failures.append(examined_run.failure)
     return GroupedFailures(_group(failures), examined, unexamined)
+
+
+def _is_examined(store: Store, info: RunInfo, common: CommonFindings) -> bool:
+    """Return whether a run's failure is known, and forget one that explains nothing any more."""
+    key = (str(store.path), info)
+    known = _cache.get(key)
+    if known is None:
+        return False
+    finding = known.failure.finding if known.failure is not None else None
+    if finding is not None and common.lower(info, [finding])[0].severity == "hint":
+        del _cache[key]
+        return False
+    return True
 
 
 def _examine_run(

@@ -142,6 +142,13 @@ class GroupsAnswer(CommandAnswer):
         }
 
 
+_OUTCOMES: Final = {
+    "error": "Failed without a recorded reason",
+    "timeout": "Timed out",
+    "interrupted": "Crashed without a recorded reason",
+}
+
+
 def _describe(group: FailureGroup) -> str:
     """Return the cause in one sentence: what failed, how, and where in the program.
 
@@ -156,7 +163,11 @@ def _describe(group: FailureGroup) -> str:
         text = f"{signature.error}: {signature.text}" if signature.text else signature.error
         cause = f"{signature.subject}: {text}" if signature.subject else text
     else:
-        cause = f"{signature.kind}: {signature.text}" if messages else f"ended as {signature.kind}"
+        cause = (
+            f"{signature.kind}: {signature.text}"
+            if messages
+            else _OUTCOMES.get(signature.kind, signature.kind)
+        )
     place = f" ({formatting.single_line(signature.place, 80)})" if signature.place else ""
     return formatting.single_line(cause, 200) + place
 

@@ -16,19 +16,16 @@ import msgspec
 
 from vestige.errors import UsageError
 from vestige.query import formatting
-from vestige.query.search.run_titles_and_results import find_runs_named, read_run_texts
+from vestige.query.search.run_titles_and_results import read_run_texts
 from vestige.query.text_layout import CommandAnswer, fit_page
 from vestige.record.redaction.output_redaction import redact_text
-from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store, Term
+from vestige.store.protocol import Hit, SearchQuery, SearchResult, Store
 
 PARTS = ("attrs", "logs", "bodies")
 """The parts to search, in this order."""
 
 HITS_MAX = 200
 """Hits collected for one answer. Its budget may show fewer."""
-
-PAGES_MAX = 10
-"""Pages of hits that are read to find all runs with a text."""
 
 PATTERN_MAX = 1_000
 
@@ -101,8 +98,7 @@ class GrepAnswer(CommandAnswer):
         if self.columns is None:
             return _format_hit(hit, row.others)
         run = "" if self.short_id else self.runs.get(hit.span_ref.run_id, "")
-        excerpts = {name: _unescape(getattr(hit, name)) for name in ("before", "match", "after")}
-        return _format_hit(msgspec.structs.replace(hit, **excerpts), row.others, run)
+        return _format_hit(_unescape_hit(hit), row.others, run)
 
     def _continue(self, cursor: str) -> str:
         positional = [self.pattern, *([self.short_id] if self.short_id else [])]
@@ -128,23 +124,25 @@ class GrepAnswer(CommandAnswer):
     def data(self) -> dict[str, Any]:
         return {
             "version": self.version,
-            "hits": [
-                {
-                    "run_id": hit.span_ref.run_id,
-                    "span_id": hit.span_ref.span_id,
-                    "short_id": hit.span_ref.short_id,
-                    "part": hit.part,
-                    "before": _to_printable(hit.before),
-                    "match": _to_printable(hit.match),
-                    "after": _to_printable(hit.after),
-                    "start_byte": hit.start_byte,
-                    "count": hit.count,
-                    "bodies": hit.bodies,
-                }
-                for hit in self.searched.hits
-            ],
+            "hits": [hit_data(hit) for hit in self.searched.hits],
             "next": self.searched.cursor,
         }
+
+
+def hit_data(hit: Hit) -> dict[str, Any]:
+    """Return a hit as JSON."""
+    return {
+        "run_id": hit.span_ref.run_id,
+        "span_id": hit.span_ref.span_id,
+        "short_id": hit.span_ref.short_id,
+        "part": hit.part,
+        "before": _to_printable(hit.before),
+        "match": _to_printable(hit.match),
+        "after": _to_printable(hit.after),
+        "start_byte": hit.start_byte,
+        "count": hit.count,
+        "bodies": hit.bodies,
+    }
 
 
 def grep_answer(
@@ -158,7 +156,7 @@ def grep_answer(
     run_id, short_id = run or (None, None)
     query = build_search_query(pattern, options, run_id)
     searched = store.search(query, options.after, HITS_MAX)
-    hits = [_redact_hit(hit) for hit in searched.hits]
+    hits = [redact_hit(hit) for hit in searched.hits]
     titles = {} if run_id else _find_titles(store, hits)
     searched = msgspec.structs.replace(searched, hits=hits)
     return GrepAnswer(pattern, short_id, options, searched, titles)
@@ -176,7 +174,7 @@ def _find_titles(store: Store, hits: Sequence[Hit]) -> dict[str, str]:
     }
 
 
-def _redact_hit(hit: Hit) -> Hit:
+def redact_hit(hit: Hit) -> Hit:
     """Redact an excerpt as one text: a match may separate a key from its secret."""
     excerpt = hit.before + hit.match + hit.after
     redacted = redact_text(excerpt)
@@ -189,67 +187,6 @@ def _redact_hit(hit: Hit) -> Hit:
     if redacted.endswith(end):
         return msgspec.structs.replace(hit, before=redacted[: len(redacted) - len(end)])
     return msgspec.structs.replace(hit, before="", match=redacted, after="")
-
-
-def add_hits(store: Store, terms: Sequence[Term]) -> tuple[Term, ...]:
-    """Add to the terms `text` and `words` the runs that contain them."""
-    return tuple(
-        _add_hits(store, term) if term.key in ("text", "words") else term for term in terms
-    )
-
-
-def _add_hits(store: Store, term: Term) -> Term:
-    if term.key == "text":
-        return msgspec.structs.replace(term, also=find_runs_with(store, str(term.value)))
-    words = term.value if isinstance(term.value, tuple) else (str(term.value),)
-    runs, is_complete = find_runs_with_words(store, words)
-    return msgspec.structs.replace(term, also=runs, partial=not is_complete)
-
-
-def find_runs_with(store: Store, phrase: str) -> tuple[str, ...]:
-    """Return the runs with a phrase in a body, title or result, ignoring case, among the newest.
-
-    A body that several runs share is a match of one of them (store/sqlite/read/search.py).
-    """
-    if not phrase or len(phrase) > PATTERN_MAX:
-        return ()
-    pattern = _compile_near([_Word(phrase, is_phrase=True)], ignore_case=True)
-    found, _ = _find_runs(store, pattern, ("bodies",))
-    return tuple(dict.fromkeys([*find_runs_named(store, [pattern.pattern]), *found]))
-
-
-def find_runs_with_words(store: Store, words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """Return the newest runs that have words near each other in one text, or in their title.
-
-    The second value is False if only the newest part of the store was searched.
-    """
-    if not all(words) or sum(map(len, words)) > PATTERN_MAX:
-        return (), True
-    each = [_Word(word) for word in words]
-    shown = [_compile_near([word], ignore_case=True).pattern for word in each]
-    found = dict.fromkeys(find_runs_named(store, shown))
-    runs, is_complete = _find_runs(store, _compile_near(each, ignore_case=True), PARTS)
-    found |= dict.fromkeys(runs)
-    if len(words) == 1 and _ID_PREFIX.fullmatch(words[0]):
-        found |= dict.fromkeys(run.id for run in store.find_runs(words[0]))
-    return tuple(found), is_complete
-
-
-def _find_runs(store: Store, near: _Pattern, parts: tuple[str, ...]) -> tuple[Sequence[str], bool]:
-    query = SearchQuery(near.pattern, near.literals, True, None, parts, once_per_run=True)
-    found: dict[str, None] = {}
-    cursor = None
-    for _ in range(PAGES_MAX):
-        result = store.search(query, cursor, HITS_MAX)
-        found |= dict.fromkeys(hit.span_ref.run_id for hit in result.hits)
-        cursor = result.cursor
-        if cursor is None:
-            break
-    return list(found), cursor is None
-
-
-_ID_PREFIX = re.compile(r"[0-9a-fA-F]{4,}[0-9a-fA-F-]{4,}")
-"""The beginning of a recorded id, which is searched as the id of a run, too."""
 
 
 def build_search_query(
@@ -276,37 +213,37 @@ def _compile(pattern: str, options: GrepOptions) -> tuple[re.Pattern[str], tuple
                 f"grep: invalid regular expression {shown!r} ({error})."
                 " Without --regex it is searched as plain text."
             ) from error
-    words = split_words(pattern) if options.words else [_Word(pattern, is_phrase=True)]
-    near = _compile_near(words, options.ignore_case)
+    words = split_words(pattern) if options.words else [Word(pattern, is_phrase=True)]
+    near = compile_near(words, options.ignore_case)
     return near.pattern, near.literals
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class Word:
     """A word, which is searched at the beginning of words; or a phrase, which is anywhere."""
 
     text: str
     is_phrase: bool = False
 
 
-def split_words(pattern: str) -> list[_Word]:
+def split_words(pattern: str) -> list[Word]:
     """Return the words and quoted phrases of a text."""
     found = _WORD.findall(pattern)
-    words = [_Word(phrase or word, bool(phrase)) for phrase, word in found]
-    return list(dict.fromkeys(words))[:WORDS_MAX] or [_Word(pattern, is_phrase=True)]
+    words = [Word(phrase or word, bool(phrase)) for phrase, word in found]
+    return list(dict.fromkeys(words))[:WORDS_MAX] or [Word(pattern, is_phrase=True)]
 
 
 _WORD = re.compile(r'"([^"]+)"|([^\s"]+)')
 
 
 @dataclass(frozen=True, slots=True)
-class _Pattern:
+class NearPattern:
     pattern: re.Pattern[str]
     literals: tuple[str, ...]
     """Literals of which every match contains one; empty if the database cannot search them."""
 
 
-def _compile_near(words: Sequence[_Word], ignore_case: bool) -> _Pattern:
+def compile_near(words: Sequence[Word], ignore_case: bool) -> NearPattern:
     """Compile a pattern that matches a word with all other words near after it."""
     each = [_spell(word) for word in words]
     alternatives = []
@@ -321,10 +258,10 @@ def _compile_near(words: Sequence[_Word], ignore_case: bool) -> _Pattern:
     )
     flags = re.IGNORECASE if ignore_case else re.NOFLAG
     literals = _spellings(longest) if searchable else ()
-    return _Pattern(re.compile("|".join(alternatives), flags), literals)
+    return NearPattern(re.compile("|".join(alternatives), flags), literals)
 
 
-def _spell(word: _Word) -> str:
+def _spell(word: Word) -> str:
     """Return the expression for a word as it is, and as JSON escapes it."""
     forms = [re.escape(form) for form in _spellings(word.text)]
     if word.is_phrase or not (word.text[0].isascii() and word.text[0].isalnum()):
@@ -392,13 +329,24 @@ _ESCAPE = re.compile(r'\\(["\\/nrt])')
 _ESCAPED = {"n": "\n", "r": "\n", "t": "\t"}
 
 
+def format_match(hit: Hit) -> str:
+    """Return a match with the text after it on one line, without escapes of JSON."""
+    plain = _unescape_hit(hit)
+    return f"«{_format_text(plain.match)}»{_format_text(plain.after)}"
+
+
+def _unescape_hit(hit: Hit) -> Hit:
+    excerpts = {name: _unescape(getattr(hit, name)) for name in ("before", "match", "after")}
+    return msgspec.structs.replace(hit, **excerpts)
+
+
 def _unescape(text: str) -> str:
     """Replace the short escapes of JSON, as far as an excerpt has them whole."""
     return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
 
 
 def _format_hit(hit: Hit, others: int = 0, run: str = "") -> str:
-    before, match, after = (_format_excerpt(part) for part in (hit.before, hit.match, hit.after))
+    before, match, after = (_format_text(part) for part in (hit.before, hit.match, hit.after))
     times = f" ×{hit.count}" if hit.count > 1 else ""
     shared = f" (in {hit.bodies} bodies)" if hit.bodies > 1 else ""
     at = f" @{hit.start_byte}" if hit.start_byte is not None else ""
@@ -407,7 +355,7 @@ def _format_hit(hit: Hit, others: int = 0, run: str = "") -> str:
     return f'{place}{f" ({run})" if run else ""}: "{before}«{match}»{after}"'
 
 
-def _format_excerpt(text: str) -> str:
+def _format_text(text: str) -> str:
     # The bars keep `single_line` from stripping the spaces at both ends.
     return formatting.single_line(f"|{_to_printable(text)}|", 200)[1:-1]
 

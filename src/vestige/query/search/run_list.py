@@ -20,8 +20,9 @@ from vestige.query.failures.top_findings import Examine, find_top_findings
 from vestige.query.ids.lineage import Lineage, find_origins
 from vestige.query.run_as_data import list_data
 from vestige.query.search import run_order
-from vestige.query.search.grep import add_hits
+from vestige.query.search.grep import format_match, hit_data
 from vestige.query.search.run_titles_and_results import RunText, read_run_texts
+from vestige.query.search.runs_with_text import add_runs_with_text
 from vestige.query.search.totals_of_matching_runs import (
     RunTotals,
     TotalsBucket,
@@ -32,7 +33,7 @@ from vestige.query.stats.costs import Cost, run_costs
 from vestige.query.text_layout import CommandAnswer, columns, drop_columns, fit_page
 from vestige.record.finding import Finding
 from vestige.record.run import UNKNOWN, RunInfo
-from vestige.store.protocol import ConversationInfo, NoteSummary, RunFilter, Store, Term
+from vestige.store.protocol import ConversationInfo, Hit, NoteSummary, RunFilter, Store, Term
 
 NARROW_DROPS = ("SPANS", "ERRORS", "TOKENS", "RESULT")
 """Columns that a narrow terminal does not show, in this order."""
@@ -40,6 +41,7 @@ NARROW_TEXT = 16
 """Width of names and findings below which a column is dropped instead."""
 FINDING_SHOWN = 60
 RESULT_SHOWN = 80
+MATCH_SHOWN = 80
 NOTE_SHOWN = 300
 NO_TEXT = RunText()
 NUMBERS = frozenset(("DURATION", "SPANS", "ERRORS", "TOKENS", "COST"))
@@ -86,6 +88,8 @@ class ListAnswer(CommandAnswer):
     """The totals by hour or day; None if not requested."""
     understood: str | None = None
     """A sentence about the runs that the words of the filter select."""
+    matches: Mapping[str, Hit] = field(default_factory=dict)
+    """A match of the words in each run, by run id."""
     origins: Mapping[str, Lineage] = field(default_factory=dict)
     """The origins of replays and forks, by run id."""
 
@@ -139,8 +143,8 @@ class ListAnswer(CommandAnswer):
         head += ["COST"] if self.costs is not None else []
         head += ["RUNS"] if self.groups is not None else []
         head += ["FINDING"] if with_findings else []
-        with_results = self.columns is not None and any(t.result for t in self.texts.values())
-        head += ["RESULT"] if with_results else []
+        ends_with = self._last_heading()
+        head += [ends_with] if ends_with else []
         table = [head]
         for run in self.runs:
             row = [
@@ -164,10 +168,10 @@ class ListAnswer(CommandAnswer):
                 row.append(self._group_cell(run))
             if with_findings:
                 row.append(self._finding_cell(run))
-            if with_results:
-                text = self.texts.get(run.id, NO_TEXT)
-                result = text.result if run.outcome in ("ok", UNKNOWN) else None
-                row.append(formatting.single_line(result or "", RESULT_SHOWN))
+            if ends_with == "MATCH":
+                row.append(_match_cell(self.matches.get(run.id)))
+            elif ends_with:
+                row.append(self._result_cell(run))
             table.append(row)
         if self.columns is not None:
             table = drop_columns(table, NARROW_DROPS, self.columns, NARROW_TEXT)
@@ -179,6 +183,19 @@ class ListAnswer(CommandAnswer):
             return "?"
         finding = self.findings.get(run.id)
         return formatting.single_line(finding.message, FINDING_SHOWN) if finding else ""
+
+    def _last_heading(self) -> str:
+        """Return the heading of the last column of a terminal: where the words are, or results."""
+        if self.columns is None:
+            return ""
+        if self.matches:
+            return "MATCH"
+        return "RESULT" if any(text.result for text in self.texts.values()) else ""
+
+    def _result_cell(self, run: RunInfo) -> str:
+        text = self.texts.get(run.id, NO_TEXT)
+        result = text.result if run.outcome in ("ok", UNKNOWN) else None
+        return formatting.single_line(result or "", RESULT_SHOWN)
 
     def _title(self, run: RunInfo) -> str:
         return self.texts.get(run.id, NO_TEXT).title or run.name
@@ -218,6 +235,9 @@ class ListAnswer(CommandAnswer):
             if origin is not None:
                 key = "replay_of" if origin.span_id is None else "fork_of"
                 run[key] = origin.run or origin.run_id
+            match = self.matches.get(run["id"])
+            if match is not None:
+                run["match"] = hit_data(match)
             if run["id"] in self.partial:
                 run["partial"] = True
             if self.costs is not None:
@@ -233,6 +253,13 @@ class ListAnswer(CommandAnswer):
         if self.buckets is not None:
             data["buckets"] = [bucket.data() for bucket in self.buckets]
         return data
+
+
+def _match_cell(hit: Hit | None) -> str:
+    if hit is None:
+        return ""
+    span = hit.span_ref.short_id.rpartition(".")[2]
+    return formatting.single_line(f"{span}: {format_match(hit)}", MATCH_SHOWN)
 
 
 def _group_data(group: ConversationInfo) -> dict[str, Any]:
@@ -285,7 +312,7 @@ def find_matching(
     store: Store, terms: tuple[Term, ...], limit: int
 ) -> tuple[Sequence[RunInfo], bool]:
     """Return the newest runs that match, and whether more may match."""
-    terms = add_hits(store, terms)
+    terms = add_runs_with_text(store, terms).terms
     page = _find_page(store, ListQuery(RunFilter(terms=terms), limit, cost=False, options=()))
     return page.runs, page.next is not None
 

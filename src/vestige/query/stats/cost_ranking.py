@@ -51,6 +51,8 @@ class CostRow:
     """Requests or prompts that contain it."""
     total: int = 0
     """Requests or prompts that were read."""
+    turns: int = 0
+    """Model calls of the runs whose last request contains it."""
     calls: int | None = None
     """None for a contributor that is not a tool."""
     ok: int = 0
@@ -79,6 +81,7 @@ class CostRow:
             "tokens_per_turn_estimated": self.tokens,
             "seen": self.seen,
             "looked_at": self.total,
+            "turns": self.turns,
             "calls": self.calls,
             "ok": self.ok if self.calls else None,
             "asked": self.requested,
@@ -217,11 +220,14 @@ def _measure_requests(
         if request is None:
             continue
         requests += bodies[body]
+        turns = sum(call.turns for call in latest if call.body == body)
         for _ in range(bodies[body]):  # runs whose requests are equal share a body
             for tool in {tool.name: tool for tool in request.tools}.values():
                 _add(rows, tool.name, tool.size_bytes)
             for message in request.messages:
                 requested.update(tool_call.name for tool_call in message.calls)
+        for name in {tool.name for tool in request.tools}:
+            rows[name].turns += turns
     return requests, len(latest) - requests
 
 

@@ -13,8 +13,11 @@ _NOT_STEPS = frozenset([ASSEMBLY, "process", "run", "snapshot", "state", "file",
 
 
 def steps_without_models(evidence: Evidence, drafts: Drafts) -> list[Draft]:
-    """Return a draft for each tool, and for each innermost span that no tool contains."""
-    parents = {span.parent_id for span in evidence.run.spans}
+    """Return a draft for each tool, and for each innermost span that no tool contains.
+
+    A test case that only has files is innermost.
+    """
+    parents = {span.parent_id for span in evidence.run.spans if span.type not in _NOT_STEPS}
     known = (
         {span_id: draft for span_id, draft in drafts.owner_of.items() if draft in drafts.drafts}
         if len(drafts.drafts) < 2

@@ -304,6 +304,8 @@ class OverviewAnswer(CommandAnswer):
         sentence, colon, detail = main.message.partition(": ")
         if not colon or len(sentence) > SENTENCE_MAX or any(mark in sentence for mark in '{["('):
             sentence, detail = main.message, ""
+        if detail.startswith(("the ", "it ", "its ", "no ")):
+            detail = formatting.capitalize(detail)
         step = self.trajectory.step_of(main.cause) if main.cause else None
         return {
             "sentence": formatting.capitalize(sentence).rstrip("."),
