@@ -128,3 +128,62 @@ def test_what_is_said_about_the_record_leads_no_chain(home: Home) -> None:
     leads = [chain[0].kind for chain in find_chains(loaded, found)]
 
     assert leads == ["call/not-allowed", "health/secret"]
+
+
+def test_a_fallback_that_stays_is_named(home: Home) -> None:
+    with recording(home) as run:
+        ask(run, "a", "error", status_code=529, error__type="HTTP 529", model="large")
+        ask(run, "b", model="small")
+        ask(run, "c", model="small")
+
+    (found,) = findings(home, failed_calls.failed_call)
+
+    assert "all 2 later calls used small instead of large" in found.message
+
+
+@pytest.mark.parametrize("models", [("small", "large"), ("large", "large"), ("small",)])
+def test_a_model_that_is_used_again_is_not_named(home: Home, models: tuple[str, ...]) -> None:
+    with recording(home) as run:
+        ask(run, "a", "error", status_code=529, error__type="HTTP 529", model="large")
+        for index, model in enumerate(models):
+            ask(run, f"later {index}", model=model)
+
+    (found,) = findings(home, failed_calls.failed_call)
+
+    assert "instead of" not in found.message
+
+
+def retry(home: Home, code: int, first: dict[str, Any], second: dict[str, Any]) -> None:
+    messages = [{"role": "user", "content": "Is it spam?"}]
+    with recording(home) as run:
+        for fields, status, status_code in ((first, "error", code), (second, "ok", 200)):
+            body = json.dumps({"model": "gpt-4o", "messages": messages, **fields})
+            with run.span(f"call {status_code}", type="llm", body=body) as span:
+                span.end(status=status, attributes={"status_code": status_code})
+
+
+def test_a_retry_with_other_settings_is_a_warning(home: Home) -> None:
+    retry(home, 500, {"temperature": 0, "seed": 7}, {"temperature": 1.0})
+
+    (found,) = findings(home, failed_calls.changed_retry)
+
+    assert (found.kind, found.severity) == ("call/changed-retry", "warning")
+    assert found.cause == span_named(home, "call 200").id
+    assert "temperature 0 → 1.0, seed 7 → not set" in found.message
+
+
+@pytest.mark.parametrize(
+    ("code", "second"),
+    [
+        (500, {"temperature": 0}),
+        (400, {}),
+        (500, {"model": "gpt-4o-mini"}),
+        (500, {"messages": [{"role": "user", "content": "Is it ham?"}]}),
+        (429, {"temperature": 0, "user": "a"}),
+    ],
+    ids=["the same", "a refused request", "another model", "another request", "another field"],
+)
+def test_a_retry_that_may_differ_is_silent(home: Home, code: int, second: dict[str, Any]) -> None:
+    retry(home, code, {"temperature": 0}, second)
+
+    assert findings(home, failed_calls.changed_retry) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 import vestige
 from support.llm_evidence import Agent, anthropic_answer, anthropic_request, findings
 from support.planted_bugs import (
+    WEATHER,
     answer,
     call,
     recording,
     request,
     requested_calls,
     result,
+    span_named,
     think,
     use,
 )
@@ -45,6 +48,39 @@ def test_first_messages_that_vanish_are_found(home: Home) -> None:
 
     assert (found.kind, found.severity) == ("history/head-lost", "warning")
     assert "first 2 messages" in found.message and '"turn 0"' in found.message
+
+
+def lose_head(home: Home, *, tools: Any = None) -> None:
+    """A window over the last messages that also drops the system prompt."""
+    turns = [
+        {"role": "assistant" if index % 2 else "user", "content": f"turn {index}"}
+        for index in range(11)
+    ]
+    system = {"role": "system", "content": "Answer in French."}
+    histories: list[list[dict[str, Any]]] = [[system, *turns[:5]], turns[2:7], turns[4:9]]
+    with recording(home) as run:
+        for index, messages in enumerate(histories):
+            body: dict[str, Any] = {"model": "gpt-4o", "messages": messages}
+            if tools and index:
+                body["tools"] = tools
+            think(run, json.dumps(body), answer(text="ok"), f"call {index}")
+
+
+def test_a_lost_system_prompt_is_reported_once_where_it_was_lost(home: Home) -> None:
+    lose_head(home)
+
+    (found,) = planted(home, history_head_loss)
+
+    assert found.cause == span_named(home, "call 1").id
+    assert "The system prompt and the first 2 messages" in found.message
+
+
+def test_an_agent_with_other_tools_may_have_a_part_of_the_history(home: Home) -> None:
+    lose_head(home, tools=[WEATHER])
+
+    assert [each.cause for each in planted(home, history_head_loss)] == [
+        span_named(home, "call 2").id
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ They matter most where no exception shows them: the program continued, or only s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from vestige.query import formatting
@@ -14,6 +15,7 @@ from vestige.query.checks.finding_text import describe_error, format_error
 from vestige.query.checks.model.refusals import classify_refusal
 from vestige.query.checks.progress.loops import FAILED, is_storm
 from vestige.query.checks.progress.time_and_usage import was_too_long
+from vestige.query.checks.requested_calls import parse_json
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding, Severity
 from vestige.record.run import SpanInfo
@@ -33,6 +35,7 @@ _FAILED_OUTCOMES = frozenset(["error", "timeout", "interrupted"])
     confidence=0.9,
     false_positives="a program that does not need the response, or calls another model: only a "
     "hint if later calls of the same parent succeeded",
+    version=2,
 )
 def failed_call(evidence: Evidence) -> Iterator[Finding]:
     groups: dict[tuple[str, str], list[SpanInfo]] = {}
@@ -51,7 +54,8 @@ def failed_call(evidence: Evidence) -> Iterator[Finding]:
             severity=min((_severity(evidence, call) for call in calls), key=_SEVERITIES.index),
             cause=calls[0].id,
             evidence=[call.id for call in calls[:EVIDENCE_MAX]],
-            message=f"{event}{count}: {describe_error(evidence, calls[0])}",
+            message=f"{event}{count}: {describe_error(evidence, calls[0])}"
+            f"{_describe_fallback(evidence, calls[-1])}",
         )
 
 
@@ -104,6 +108,19 @@ def _severity(evidence: Evidence, call: SpanInfo) -> Severity:
     return "error" if evidence.run.info.outcome in _FAILED_OUTCOMES else "warning"
 
 
+def _describe_fallback(evidence: Evidence, call: SpanInfo) -> str:
+    """Name the model of all later calls, if the failed one was not used again."""
+    place, model = evidence.places[call.id], call.attributes.get("model")
+    later = [each for each in evidence.beside("llm", call) if evidence.places[each.id] > place]
+    models = {str(each.attributes.get("model")) for each in later}
+    if not isinstance(model, str) or len(later) < 2 or len(models) != 1 or models == {model}:
+        return ""
+    used = formatting.single_line(min(models), 60)
+    return (
+        f"; all {len(later)} later calls used {used} instead of {formatting.single_line(model, 60)}"
+    )
+
+
 def _kind(call: SpanInfo, error: str) -> str:
     code = call.attributes.get("status_code")
     if call.status == "timeout":
@@ -119,3 +136,84 @@ def _kind(call: SpanInfo, error: str) -> str:
         # A span without a status and a URL may be a client's, which raised for its own reasons.
         return "call/not-reached" if "url" in call.attributes else "call/failed"
     return "call/refused"
+
+
+# --- settings of a retry ------------------------------------------------------------------------
+
+_SETTINGS = (
+    "temperature",
+    "top_p",
+    "seed",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "response_format",
+    "tools",
+    "tool_choice",
+    "stop",
+    "stop_sequences",
+    "system",
+)
+
+
+@check(
+    "changed-retry",
+    title="Retry with other settings",
+    looks_at="a model call that the provider could not serve, and the next one with the same "
+    "model and messages",
+    severity="warning",
+    confidence=0.8,
+    false_positives="a program that changes its settings on purpose after an error of the provider",
+)
+def changed_retry(evidence: Evidence) -> Iterator[Finding]:
+    cases: dict[str, list[tuple[SpanInfo, SpanInfo]]] = {}
+    for failed in evidence.model_calls:
+        code = failed.attributes.get("status_code")
+        if failed.status not in FAILED or (type(code) is int and 400 <= code < 500 and code != 429):
+            continue  # a refused request must change
+        retry = _find_retry(evidence, failed)
+        changes = _changed_settings(evidence, failed, retry) if retry is not None else ""
+        if retry is not None and changes:
+            cases.setdefault(changes, []).append((failed, retry))
+    for changes, found in list(cases.items())[:FINDINGS_MAX]:
+        failed, retry = found[0]
+        times = f" ({len(found)} times)" if len(found) > 1 else ""
+        yield make_finding(
+            evidence,
+            "changed-retry",
+            kind="call/changed-retry",
+            cause=retry.id,
+            evidence=[retry.id, *(each.id for pair in found for each in pair)][:EVIDENCE_MAX],
+            message=f"The retry of {failed.short_id} has other settings: {changes}{times}.",
+            command=f"vestige diff {failed.short_id} {retry.short_id}",
+        )
+
+
+def _find_retry(evidence: Evidence, failed: SpanInfo) -> SpanInfo | None:
+    """Return the next model call with the same parent."""
+    beside = evidence.beside("llm", failed)
+    place = evidence.places[failed.id]
+    return next((each for each in beside if evidence.places[each.id] > place), None)
+
+
+def _changed_settings(evidence: Evidence, failed: SpanInfo, retry: SpanInfo) -> str:
+    """Return the settings that differ, as text; empty if the retry is another request."""
+    before, after = (
+        parse_json(evidence.input(failed) or ""),
+        parse_json(evidence.input(retry) or ""),
+    )
+    if not isinstance(before, dict) or not isinstance(after, dict) or before == after:
+        return ""
+    content = ("model", "messages", "input", "contents")
+    if any(before.get(key) != after.get(key) for key in content):
+        return ""
+    return ", ".join(
+        f"{key} {_format_setting(before, key)} → {_format_setting(after, key)}"
+        for key in _SETTINGS
+        if before.get(key) != after.get(key)
+    )
+
+
+def _format_setting(body: dict[str, object], key: str) -> str:
+    value = body.get(key)
+    return "not set" if value is None else formatting.single_line(json.dumps(value), 40)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.model.history import ANNOUNCEMENT
@@ -40,8 +40,12 @@ class _History:
 
     span: SpanInfo
     system: int
+    """The system prompt; 0 if there is none."""
+    tools: frozenset[str]
     messages: tuple[int, ...]
     opening: str
+    has_loss: bool = False
+    """An earlier request of the conversation lost its first messages."""
 
 
 @check(
@@ -51,6 +55,7 @@ class _History:
     "spans between them",
     severity="warning",
     confidence=0.75,
+    version=2,
     false_positives="a window over the last messages that is intended, without a span for it",
 )
 def history_head_loss(evidence: Evidence) -> Iterator[Finding]:
@@ -71,11 +76,16 @@ def history_head_loss(evidence: Evidence) -> Iterator[Finding]:
             kind="history/head-lost",
             cause=after.span.id,
             evidence=[after.span.id, before.span.id],
-            message=f"The first {pluralize(dropped, 'message')} of {before.span.short_id} are "
-            f"missing in {after.span.short_id}, without a compaction. The conversation began "
-            f'with "{single_line(before.opening, 80)}".',
+            message=f"The {_describe_dropped(before, after, dropped)} of "
+            f"{before.span.short_id} are missing in {after.span.short_id}, without a compaction. "
+            f'The conversation began with "{single_line(before.opening, 80)}".',
             command=f"vestige diff {before.span.short_id} {after.span.short_id}",
         )
+
+
+def _describe_dropped(before: _History, after: _History, dropped: int) -> str:
+    system = "system prompt and the " if before.system and not after.system else ""
+    return f"{system}first {pluralize(dropped, 'message')}"
 
 
 def _find_losses(evidence: Evidence) -> Iterator[tuple[_History, _History, int]]:
@@ -88,12 +98,15 @@ def _find_losses(evidence: Evidence) -> Iterator[tuple[_History, _History, int]]
         known = open_histories.setdefault(span.component, [])
         for earlier in reversed(known):
             if _continues(earlier, history):
+                history = replace(history, has_loss=earlier.has_loss)
                 known.remove(earlier)
                 break
             dropped = _count_dropped(earlier, history)
             if dropped:
+                history = replace(history, has_loss=True)
                 known.remove(earlier)
-                yield earlier, history, dropped
+                if not earlier.has_loss:
+                    yield earlier, history, dropped
                 break
         known.append(history)
         del known[:-OPEN_MAX]
@@ -113,7 +126,8 @@ def _read_history(evidence: Evidence, span: SpanInfo) -> _History | None:
         calls = tuple((call.id, call.name, call.arguments) for call in message.calls)
         results = tuple((result.call_id, result.text) for result in message.results)
         messages.append(hash((message.role, message.text, calls, results)))
-    return _History(span, system, tuple(messages), opening) if messages else None
+    tools = frozenset(tool.name for tool in request.tools)
+    return _History(span, system, tools, tuple(messages), opening) if messages else None
 
 
 def _continues(earlier: _History, later: _History) -> bool:
@@ -122,7 +136,7 @@ def _continues(earlier: _History, later: _History) -> bool:
 
 def _count_dropped(earlier: _History, later: _History) -> int:
     """Return how many first messages are missing, if the rest of the history goes on."""
-    if earlier.system != later.system:
+    if earlier.system != later.system and (later.system or earlier.tools != later.tools):
         return 0  # another agent, which is given a part of the history
     old, new = earlier.messages, later.messages
     for dropped in range(1, len(old) - OVERLAP_MIN + 1):

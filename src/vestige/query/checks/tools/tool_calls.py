@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from vestige.providers.chat_types import ToolCall, ToolSchema
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.answer_effects import is_final_tool
@@ -59,7 +60,7 @@ _RESULT_TEXT = re.compile(
     confidence=0.7,
     false_positives="a call that is the answer (structured output, hand-over) or waits for a "
     "person; an agent that writes calls and results as text, without their ids",
-    version=6,
+    version=7,
 )
 def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run.info.outcome == "running":
@@ -77,18 +78,34 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
             and not _is_forced(evidence, call)
         ]
     problem = "it never ran"
-    if not evidence.of_type("tool"):  # HTTP capture alone does not see a tool that hangs or raises
+    if all(span.attributes.get("inferred") is True for span in evidence.of_type("tool")):
+        # HTTP capture alone does not see a tool that hangs or raises.
         problem = "it returned no result: it never ran, or did not finish"
     count = f"{len(orphans)} calls without a result; " if len(orphans) > 1 else ""
+    last = evidence.model_calls[-1].id if evidence.model_calls else None
     for requested in orphans[:FINDINGS_MAX]:
+        repeated = requested.span.id == last and _ran_before(evidence, requested)
         yield make_finding(
             evidence,
             "orphan-call",
+            # The end of a loop: the program gave up after a call that it had run before.
+            severity="hint" if repeated else "warning",
             cause=requested.span.id,
             evidence=[requested.span.id],
             message=f"{named(requested.span)} called {_format_call(requested)}, but {problem} "
             f"({count}outcome of the run: {format_outcome(evidence)}).",
         )
+
+
+def _ran_before(evidence: Evidence, requested: RequestedCall) -> bool:
+    """Return whether an earlier model call requested the same with the same arguments."""
+    arguments = parse_json(requested.call.arguments)
+    return any(
+        each.span.id != requested.span.id
+        and each.call.name == requested.call.name
+        and parse_json(each.call.arguments) == arguments
+        for each in iter_requested_calls(evidence)
+    )
 
 
 def _is_in_texts(requested: RequestedCall, texts: Sequence[str]) -> bool:
@@ -297,16 +314,18 @@ def _finds_more_tools(offered: Iterable[str]) -> bool:
     severity="error",
     confidence=0.9,
     false_positives="a program that repairs or completes arguments before it runs the tool",
-    version=2,
+    version=3,
 )
 def bad_arguments(evidence: Evidence) -> Iterator[Finding]:
     found = 0
-    for model in model_calls(evidence):
+    models = model_calls(evidence)
+    for model in models:
         for call in model.response.calls if model.response is not None else ():
             schema = model.tools.get(call.name)
             if schema is None or schema.parameters is None or found >= FINDINGS_MAX:
                 continue  # a tool without a schema may take free text
             problem = _find_argument_problem(call.arguments, schema.parameters)
+            problem = problem or _find_removed_argument(call, schema, model, models)
             if problem is None:
                 continue
             found += 1
@@ -327,6 +346,34 @@ def _find_argument_problem(arguments: str, schema: object) -> str | None:
     if value is None and arguments.strip() != "null":
         return "the arguments are not JSON"
     return find_problem(schema, value)
+
+
+def _find_removed_argument(
+    call: ToolCall, schema: ToolSchema, model: ModelCall, models: Sequence[ModelCall]
+) -> str | None:
+    """Return an argument that the tool had in an earlier request of the run, and has no more."""
+    value = parse_json(call.arguments)
+    offered = _get_properties(schema)
+    if not isinstance(value, dict) or offered is None or offered.keys() >= value.keys():
+        return None
+    for earlier in models:
+        if earlier is model:
+            break
+        before = earlier.tools.get(call.name)
+        known = _get_properties(before) if before is not None else None
+        removed = [key for key in value if key not in offered and key in (known or ())]
+        if removed:
+            return (
+                f"{removed[0]} was a parameter in the request of {earlier.span.short_id}, and is "
+                "not one of the definition that was sent here"
+            )
+    return None
+
+
+def _get_properties(schema: ToolSchema) -> dict[str, Any] | None:
+    """Return the parameters of a tool, if its schema lists them at its top level."""
+    properties = (schema.parameters or {}).get("properties")
+    return properties if isinstance(properties, dict) and properties else None
 
 
 # --- text of the model -----------------------------------------------------------------------
