@@ -105,7 +105,13 @@ def all_checks() -> tuple[Check, ...]:
     for family in FAMILIES:
         import_module(family)
     _load_entry_points()
-    return tuple(_registered.values())
+    # A family that another one imports, or a test, is registered earlier than it is listed.
+    return tuple(sorted(_registered.values(), key=_get_family))
+
+
+def _get_family(check: Check) -> int:
+    module = check.function.__module__
+    return FAMILIES.index(module) if module in FAMILIES else len(FAMILIES)
 
 
 def _load_entry_points() -> None:

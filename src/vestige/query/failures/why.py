@@ -21,6 +21,7 @@ from vestige.query.failures.check import (
     render_finding,
     span_tree,
 )
+from vestige.query.failures.ranking import severity_key
 from vestige.query.text_layout import CommandAnswer, fit
 from vestige.query.views.span import format_span
 from vestige.record.finding import Finding
@@ -196,7 +197,9 @@ class _ChainBuilder:
             findings = self.reports[run_id].findings
             at = [found for found in findings if found.cause == span_id]
             # An exception is the effect of what its call did, if that has a finding, too.
-            finding = min(at, key=_is_exception, default=None)
+            finding = min(
+                at, key=lambda each: (_is_exception(each), severity_key(each)), default=None
+            )
             steps.append(Step(relation, reason, span, evidence, finding))
             seen.add(span_id)
             # A finding of the first span does not end the chain: the question is what led to it.
