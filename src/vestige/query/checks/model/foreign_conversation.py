@@ -39,7 +39,7 @@ _OWNER_WORDS = ("conversation", "session", "thread", "user", "tenant", "customer
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One request: what opens its conversation, and the answers in its history."""
+    """The opening of a conversation, and the answers in the history of one request."""
 
     span: SpanInfo
     opening: int

@@ -40,7 +40,7 @@ CUT_REST_MIN = 100
 
 _UNAWAITED = re.compile(r"<(?:coroutine|async_generator) object ([\w.<>]+) at 0x[0-9a-fA-F]+>")
 _OBJECT = re.compile(r"<(?:[^<>\n]|<[^<>\n]*>){1,200} at 0x[0-9a-fA-F]+>")
-"""What `str` returns for an object without a text of its own."""
+"""The default text of a Python object."""
 
 
 # --- arguments ------------------------------------------------------------------------------------
