@@ -34,11 +34,16 @@ class Agent(NamedTuple):
     """Whether agents have their task and their result, which the framework's spans do not have."""
     returns_errors: bool = False
     """Whether its tool returns an error as a result, as the framework recommends."""
+    guide: str = ""
+    """The page that shows its tree."""
 
 
 PINNED = {
     "langchain": Agent(
-        "langchain_agent.py", ("langchain", "langchain-openai", "langgraph"), ("refund_agent",)
+        "langchain_agent.py",
+        ("langchain", "langchain-openai", "langgraph"),
+        ("refund_agent",),
+        guide="langchain.md",
     ),
     "openai_agents": Agent(
         "openai_agents.py",
@@ -46,8 +51,14 @@ PINNED = {
         ("Triage agent", "Refund agent"),
         ("Refund agent",),
         ("error/reported",),
+        guide="openai-agents.md",
     ),
-    "pydantic_ai": Agent("pydantic_ai_agent.py", ("pydantic-ai-slim[openai]",), ("refund_agent",)),
+    "pydantic_ai": Agent(
+        "pydantic_ai_agent.py",
+        ("pydantic-ai-slim[openai]",),
+        ("refund_agent",),
+        guide="pydantic-ai.md",
+    ),
 }
 NEWEST = {
     **PINNED,
@@ -60,8 +71,10 @@ NEWEST = {
     "pydantic_ai-deps": Agent(
         "pydantic_ai_deps.py", ("pydantic-ai-slim[openai]",), ("clerk",), has_contents=True
     ),
-    "crewai": Agent("crewai_crew.py", ("crewai",), ("Refund clerk", "Writer")),
-    "smolagents": Agent("smolagents_code.py", ("smolagents[openai]",), ("refund_agent",)),
+    "crewai": Agent("crewai_crew.py", ("crewai",), ("Refund clerk", "Writer"), guide="crewai.md"),
+    "smolagents": Agent(
+        "smolagents_code.py", ("smolagents[openai]",), ("refund_agent",), guide="smolagents.md"
+    ),
     "smolagents-tools": Agent(
         "smolagents_tools.py",
         ("smolagents[openai]",),
@@ -69,7 +82,10 @@ NEWEST = {
         allowed=("cache/prefix-changed",),  # true: it rewrites a message that was sent before
     ),
     "llama_index": Agent(
-        "llama_index_agent.py", ("llama-index-core", "llama-index-llms-openai"), ("refund_agent",)
+        "llama_index_agent.py",
+        ("llama-index-core", "llama-index-llms-openai"),
+        ("refund_agent",),
+        guide="llama-index.md",
     ),
     "llama_index-handoff": Agent(
         "llama_index_handoff.py",
@@ -83,12 +99,14 @@ NEWEST = {
         ("ReAct",),
         allowed=("stalled-step",),  # true on a busy machine: its first step imports LiteLLM
         has_traceback=True,
+        guide="dspy.md",
     ),
     "autogen": Agent(
         "autogen_team.py",
         ("autogen-agentchat", "autogen-ext[openai]"),
         ("refund_clerk", "writer"),
         has_contents=True,
+        guide="autogen.md",
     ),
     "autogen-swarm": Agent(
         "autogen_swarm.py",
@@ -97,26 +115,30 @@ NEWEST = {
         ("transfer_to_clerk",),
         has_contents=True,
     ),
-    "ag2": Agent("ag2_agent.py", ("ag2[openai]",), ("refund_agent",)),
+    "ag2": Agent("ag2_agent.py", ("ag2[openai]",), ("refund_agent",), guide="ag2.md"),
     "adk": Agent(
         "adk_transfer.py",
         ("google-adk", "litellm", "mcp"),  # LiteLLM imports mcp for each call with tools
         ("triage_agent", "refund_agent"),
         ("transfer_to_agent",),
         returns_errors=True,
+        guide="google-adk.md",
     ),
     "adk-agent-tool": Agent(
         "adk_agent_tool.py",
         ("google-adk", "litellm", "mcp"),
         ("desk", "front", "refund_agent", "both", "letter", "note"),
     ),
-    "strands": Agent("strands_agent.py", ("strands-agents[openai]",), ("refund_agent",)),
+    "strands": Agent(
+        "strands_agent.py", ("strands-agents[openai]",), ("refund_agent",), guide="strands.md"
+    ),
     "agent_framework": Agent(
         "agent_framework_agent.py",
         ("agent-framework-core", "agent-framework-openai"),
         ("refund_agent",),
         allowed=("error/reported",),
         has_contents=True,
+        guide="agent-framework.md",
     ),
     "agent_framework-stream": Agent(
         "agent_framework_stream.py",
@@ -241,6 +263,8 @@ def check_agent(agent: Agent, home: Home, provider: Provider, python: str) -> No
 def check_tree(agent: Agent, recording: Recording) -> None:
     faults = [log for log in recording.run.logs if log.message.startswith("misuse or failure")]
     assert faults == [], "an integration raised"
+    if agent.guide:
+        assert frameworks.make_tree(recording.run) == frameworks.read_guide(agent.guide)
     assert [span.name for span in recording.of_type("agent")] == list(agent.agents)
     assert [span.name for span in recording.of_type("handoff")] == list(agent.handoffs)
     others = ("finish", *agent.agents)  # an agent may be called as a tool

@@ -20,6 +20,7 @@ from vestige.record.run import Run, SpanInfo
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 FOLDER = Path(__file__).parent.parent / "data" / "frameworks"
+GUIDES = Path(__file__).parents[2] / "docs" / "guides" / "frameworks"
 TOOLS = ("look_up_order", "get_exchange_rate", "get_exchange_rate", "convert")
 """The tools that each agent calls, in order. The second call fails."""
 
@@ -135,6 +136,48 @@ def replay_tools(home: Home, run: Run, python: str, agent: str, folder: Path) ->
         check=False,
     )
     return done.stdout, done.stderr
+
+
+class TreeLine(NamedTuple):
+    """A line of a tree, without arguments, times and tokens."""
+
+    depth: int
+    type: str
+    name: str
+    status: str
+
+
+_LINE = re.compile(r"( *)(agent|step|tool|llm|handoff|retriever|guardrail) (.+?) → (\w+)")
+
+
+def read_guide(page: str) -> list[TreeLine]:
+    """Return the first tree in the guide of a framework."""
+    text = (GUIDES / page).read_text(encoding="utf-8")
+    tree = text.partition("```text\n")[2].partition("```")[0]
+    return [
+        TreeLine(len(found[1]) // 2, found[2], re.sub(r" ?[(\[].*", "", found[3]), found[4])
+        for found in map(_LINE.match, tree.splitlines())
+        if found is not None
+    ]
+
+
+def make_tree(run: Run) -> list[TreeLine]:
+    """Return the tree of a run as in the guides, which leave out its processes."""
+    inside: dict[str | None, list[SpanInfo]] = {}
+    ids = {span.id for span in run.spans}
+    for span in run.spans:
+        inside.setdefault(span.parent_id if span.parent_id in ids else None, []).append(span)
+    lines: list[TreeLine] = []
+
+    def add(parent: str | None, depth: int) -> None:
+        for span in inside.get(parent, ()):
+            is_shown = span.type not in ("run", "process")
+            if is_shown:
+                lines.append(TreeLine(depth, span.type, span.name, span.status or ""))
+            add(span.id, depth + is_shown)
+
+    add(None, 0)
+    return lines
 
 
 def check(home: Home, run: Run) -> str:
