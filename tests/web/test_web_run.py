@@ -421,3 +421,16 @@ def test_a_view_of_the_run_has_the_page_of_a_phone(browser: Browser, home: Home)
         top, tabs = view.bounding_box(), page.locator(".viewbar").bounding_box()
         assert top is not None and tabs is not None
         assert abs(top["y"] - (tabs["y"] + tabs["height"])) < 2
+
+
+def test_the_head_of_a_span_fits_a_phone(browser: Browser, home: Home) -> None:
+    """With its title and the button that closes it."""
+    with (
+        served(home.root) as url,
+        visit(browser, url + "#/run/r3?span=s10", viewport={"width": 390, "height": 844}) as page,
+    ):
+        expect(pane(page)).to_contain_text("s10")
+        title = pane(page).get_by_role("heading").bounding_box()
+        close = pane(page).get_by_role("button", name="Close").bounding_box()
+        assert title is not None and title["width"] > 60
+        assert close is not None and close["x"] + close["width"] <= 390

@@ -84,6 +84,8 @@ const shown = (key: string): string =>
     .replace("ctrl+", "Ctrl ")
     .replace("ArrowDown", "↓")
     .replace("ArrowUp", "↑")
+    .replace("ArrowLeft", "←")
+    .replace("ArrowRight", "→")
     .replace(" k", " K");
 
 export function Help() {

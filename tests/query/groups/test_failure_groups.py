@@ -15,7 +15,10 @@ import vestige
 from vestige import Recorder
 from vestige.cli.main import cli
 from vestige.home import Home
-from vestige.query.groups.failure_signature import normalize
+from vestige.query.groups.failure_groups import Failure, FailureGroup
+from vestige.query.groups.failure_signature import Signature, normalize
+from vestige.query.groups.groups_answer import describe_group
+from vestige.record.finding import Finding
 
 CAUSES = ("rate", "order", "file", "amount", "payment", "loop")
 
@@ -194,3 +197,24 @@ def test_volatile_values_do_not_change_a_text(text: str, number: int, identity: 
 
     assert once.endswith("failed at <value> for <value> in <path>")
     assert normalize(once) == once
+
+
+def test_the_title_of_a_group_has_no_ids_of_one_run(home: Home) -> None:
+    with Recorder(home, crash_hooks=False) as recorder:
+        recorder.run("desk").end()
+    with vestige.open(home.root) as debugger:
+        (run,) = debugger.list().runs
+    message = "llm messages.create (r7.s3) called book, but it never ran."
+    finding = Finding(
+        check="never-ran",
+        severity="warning",
+        confidence=0.9,
+        basis="measured",
+        kind="never-ran",
+        message=message,
+        cause=None,
+    )
+    signature = Signature("never-ran", "llm", "", "", "")
+    group = FailureGroup([Failure(run, signature, finding, None, None)])
+
+    assert describe_group(group) == "llm messages.create called book, but it never ran."

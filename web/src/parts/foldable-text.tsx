@@ -14,6 +14,8 @@ import { beginning, withoutRepeats } from "./shortened-text";
 import { parseJson } from "./text-kind";
 
 const NORMAL = { chars: 1_800, lines: 24 };
+/** What the model saw is read as a whole. */
+const ROOMY = { chars: 6_000, lines: 100 };
 const BRIEF = { chars: 900, lines: 12, foldsCode: true };
 /** Shorter texts need no tools. */
 const TOOLS_CHARS = 80;
@@ -28,6 +30,8 @@ interface Props {
   source?: boolean;
   /** Folded earlier, for a view of many texts. */
   brief?: boolean;
+  /** Folded later, for a view of one message. */
+  roomy?: boolean;
   /** Appended in a muted colour. */
   more?: string;
 }
@@ -41,6 +45,7 @@ export function FoldableText({
   code = false,
   source: isCode = false,
   brief = false,
+  roomy = false,
   more = "",
 }: Props) {
   /** Null until it is opened or closed by hand. */
@@ -49,7 +54,7 @@ export function FoldableText({
   const [fullText, setFullText] = useState<string | null>(null);
   const [problem, setProblem] = useState("");
   const source = fullText ?? withoutRepeats(text);
-  const begin = beginning(source, brief ? BRIEF : NORMAL);
+  const begin = beginning(source, brief ? BRIEF : roomy ? ROOMY : NORMAL);
   const long = begin !== null;
   // A tree of JSON folds by itself; its beginning alone would not be JSON.
   const folds = long && (isSource || parseJson(source) === undefined);

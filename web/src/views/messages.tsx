@@ -321,6 +321,6 @@ function PartView({ part, id, role }: { part: Part; id: string; role: string }) 
     case "other":
       return <p class="quiet trace">{visible(part.text)}</p>;
     default:
-      return part.text.trim() ? <FoldableText text={text} code={role === "tool"} /> : null;
+      return part.text.trim() ? <FoldableText text={text} code={role === "tool"} roomy /> : null;
   }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -93,7 +94,7 @@ class GroupsAnswer(CommandAnswer):
         trend = _draw(group.trend(self.start_ns, self.end_ns))
         lines = [
             f"{group.id}  {runs}  {trend}  {when}",
-            f"    {_describe(group)}",
+            f"    {describe_group(group)}",
         ]
         if group.versions:
             shown = ", ".join(group.versions[:3])
@@ -124,7 +125,7 @@ class GroupsAnswer(CommandAnswer):
         return {
             "id": group.id,
             "count": len(group.failures),
-            "description": _describe(group),
+            "description": describe_group(group),
             "kind": signature.kind,
             "subject": signature.subject,
             "error": signature.error,
@@ -142,6 +143,7 @@ class GroupsAnswer(CommandAnswer):
         }
 
 
+_SPAN_ID: Final = re.compile(r" \((?:r\d+\.)?s\d+\)")
 _OUTCOMES: Final = {
     "error": "Failed without a recorded reason",
     "timeout": "Timed out",
@@ -149,7 +151,7 @@ _OUTCOMES: Final = {
 }
 
 
-def _describe(group: FailureGroup) -> str:
+def describe_group(group: FailureGroup) -> str:
     """Return the cause in one sentence: what failed, how, and where in the program.
 
     The sentence has only what all runs of the group share.
@@ -158,7 +160,8 @@ def _describe(group: FailureGroup) -> str:
     messages = [each.finding.message for each in group.failures if each.finding is not None]
     shared = common_text(messages) if len(messages) == len(group.failures) else ""
     if shared:
-        cause = formatting.capitalize(shared)
+        # A span of one run is no part of what the runs have in common.
+        cause = formatting.capitalize(_SPAN_ID.sub("", shared))
     elif signature.error:
         text = f"{signature.error}: {signature.text}" if signature.text else signature.error
         cause = f"{signature.subject}: {text}" if signature.subject else text
