@@ -310,3 +310,32 @@ def test_damage_in_a_runs_own_records_leaves_the_rest_of_the_run(tmp_path: Path)
     assert spans - 1 <= found <= spans + 1
     rules = {problem.rule for problem in imported.problems}
     assert {"hash-mismatch", "record-unreadable"} <= rules
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.97])
+def test_recover_writes_what_precedes_the_end_of_a_truncated_bundle(
+    tmp_path: Path, share: float
+) -> None:
+    path = make_bundle().export(tmp_path / "x.wink")
+    before = read_all(DebugBundle.load(path))
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+
+    result = vestige("recover", path, "-o", tmp_path / "new")
+
+    assert result.exit_code == 0, result.output
+    assert "cut off before its end" in result.output
+    snapshots, logs, files = read_all(DebugBundle.load(tmp_path / "new" / "x-recovered.wink"))
+    assert snapshots == before[0] or share < 0.8
+    assert 0 < snapshots + logs <= before[0] + before[1]
+    assert files.items() <= before[2].items()
+
+
+def test_recover_refuses_what_never_was_a_bundle(tmp_path: Path) -> None:
+    path = tmp_path / "x.wink"
+    path.write_bytes(b"PK\x03\x04 and nothing more")
+
+    result = vestige("recover", path, "-o", tmp_path / "new")
+
+    assert result.exit_code == 3 and "cut off before its end" in result.output
+    assert not (tmp_path / "new").exists()

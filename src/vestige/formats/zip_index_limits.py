@@ -46,6 +46,12 @@ def check_directory(path: Path, expected: str = "a .wink bundle") -> None:
         )
 
 
+def has_directory(path: Path) -> bool:
+    """Return whether the end of a zip is there."""
+    with path.open("rb") as file:
+        return _find(file) is not None
+
+
 def _find(file: BinaryIO) -> tuple[int, int] | None:
     """Return the offset and size of the directory."""
     file_size = file.seek(0, 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,11 +23,13 @@ from vestige.formats.artifacts.detect import find_places, is_bundle
 from vestige.formats.atomic_file import PART
 from vestige.formats.protocol import Problem
 from vestige.formats.wink.archive.member_names import find_fault
+from vestige.formats.wink.archive.truncated_archive import rebuild_archive
 from vestige.formats.wink.archive.undamaged_content import intact
 from vestige.formats.wink.bundle_content import BundleContent
 from vestige.formats.wink.detect import find_latest
 from vestige.formats.wink.to_records import open_content
 from vestige.formats.wink.write import SUFFIX, write_bundle
+from vestige.formats.zip_index_limits import has_directory
 
 PART_AGE_S = 24 * 3600
 """A partial file of this age belongs to a killed export."""
@@ -166,6 +169,8 @@ class SalvagedBundle:
 
 def salvage_bundle(path: Path, folder: Path) -> SalvagedBundle:
     """Write the intact parts of a bundle into a folder, as a new bundle."""
+    if path.suffix == SUFFIX and not has_directory(path):
+        return _salvage_truncated(path, folder)
     content = open_content(path, partial=True)
     content.verify()
     problems = [problem for problem in content.problems if problem.severity == "error"]
@@ -173,6 +178,19 @@ def salvage_bundle(path: Path, folder: Path) -> SalvagedBundle:
         return SalvagedBundle(None, ())
     written = write_bundle(intact(content), folder / f"{path.stem}-recovered{SUFFIX}")
     return SalvagedBundle(written, problems)
+
+
+def _salvage_truncated(path: Path, folder: Path) -> SalvagedBundle:
+    problem = Problem(
+        str(path), "", "file-truncated", "is cut off before its end; what follows is missing."
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        rebuilt = Path(temporary, path.name)
+        with rebuilt.open("wb") as file:
+            found = rebuild_archive(path, file)
+        content = open_content(rebuilt if found else path, partial=True)
+        written = write_bundle(intact(content), folder / f"{path.stem}-recovered{SUFFIX}")
+    return SalvagedBundle(written, (problem,))
 
 
 # --- unpacking --------------------------------------------------------------------------------
