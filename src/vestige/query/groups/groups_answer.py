@@ -160,7 +160,7 @@ def describe_group(group: FailureGroup) -> str:
     messages = [each.finding.message for each in group.failures if each.finding is not None]
     shared = common_text(messages) if len(messages) == len(group.failures) else ""
     if shared:
-        # A span of one run is no part of what the runs have in common.
+        # The id of a span is that of one run only.
         cause = formatting.capitalize(_SPAN_ID.sub("", shared))
     elif signature.error:
         text = f"{signature.error}: {signature.text}" if signature.text else signature.error
