@@ -16,6 +16,9 @@ from vestige.store.interface.ingest import ReadSpill
 VIEW_S: Final = 1.0
 """The time for which a reader takes the state of a store for the newest. A command asks some 50
 questions, and reading the state takes as long as most of them."""
+VIEW_TIMES: Final = 20
+"""On a slow server, it is used for this many times the time in which it was read."""
+VIEW_MAX_S: Final = 10.0
 
 WRITER_VIEW_S: Final = 0.1
 """The same for a store that is open for writing."""
@@ -54,12 +57,15 @@ class StoreConnection:
         """Return the state to read: that of the snapshot, or the newest one."""
         if self._snapshot is not None:
             return self._snapshot
-        now, commits = clock.monotonic(), count_commits(self._client.address)
+        began, commits = clock.monotonic(), count_commits(self._client.address)
         recent = self._recent
-        if recent is not None and now < recent[0] and commits == recent[1]:
+        if recent is not None and began < recent[0] and commits == recent[1]:
             return recent[2]
         view = read_view(self._client, self.tenant)
-        seconds = VIEW_S if self._readonly else WRITER_VIEW_S
+        now = clock.monotonic()
+        seconds = WRITER_VIEW_S
+        if self._readonly:
+            seconds = min(VIEW_MAX_S, max(VIEW_S, VIEW_TIMES * (now - began)))
         self._recent = now + seconds, commits, view
         return view
 
