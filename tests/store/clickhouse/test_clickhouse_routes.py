@@ -1,4 +1,4 @@
-"""Every GET route of a server whose store is on ClickHouse, asked about runs of two tenants."""
+"""Every GET route of a server whose store is on ClickHouse, about runs of two tenants."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def get(server: Serving, key: str, path: str) -> tuple[int, str]:
 def test_every_route_answers_and_shows_no_run_of_another_tenant(server: Serving) -> None:
     key = server.key("acme")
     document = json.loads(get(server, key, "/v1/openapi.json")[1])
-    asked, found = 0, set()
+    refused, found = 0, set()
     for path, operations in document["paths"].items():
         if not path.startswith("/api/v1/") or "get" not in operations or path.endswith("/live"):
             continue
@@ -80,7 +80,7 @@ def test_every_route_answers_and_shows_no_run_of_another_tenant(server: Serving)
             for run in ("r3", run_id_of(3)):
                 code, text = get(server, key, f"{path}?{urlencode(values | {name: run})}")
                 assert (code, SECRET in text) == (404, False), (path, text)
-                asked += 1
+                refused += 1
 
-    assert asked > 30
+    assert refused > 30
     assert found >= {"list", "show", "transcript", "why", "check", "diff", "grep", "sql", "trends"}
