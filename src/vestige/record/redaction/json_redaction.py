@@ -36,7 +36,14 @@ from vestige.record.redaction.masking import (
     mask,
     masks_numbers,
 )
-from vestige.record.redaction.secret_likelihood import STRONG, WEAK, WORD, grade, is_placeholder
+from vestige.record.redaction.secret_likelihood import (
+    STRONG,
+    WEAK,
+    WORD,
+    grade,
+    is_mixed_letters,
+    is_placeholder,
+)
 from vestige.record.redaction.secret_patterns import Hit, is_basic
 
 if TYPE_CHECKING:
@@ -64,7 +71,7 @@ _WORD_MAX: Final = 5
 _ARGUMENT_MAX: Final = 1024
 _KEY_TYPES: Final = ("RSA", "EC", "OKP", "oct")
 _PRIVATE_MEMBERS: Final = ("d", "p", "q", "dp", "dq", "qi", "k")
-_NAMES: Final = ("name", "key", "header", "field", "id", "variable")
+_NAMES: Final = ("name", "key", "header", "field", "id", "variable", "parameterkey")
 _FIELDS: Final = ("element", "selector", "label", "placeholder")
 """Members that name the field of a form into which a tool of a browser types."""
 _USERS: Final = ("username", "user", "login", "account")
@@ -322,7 +329,7 @@ def _redact_string(
             frame.named = value
         elif lowered in _FIELDS and len(value) <= 128:
             frame.field = value
-        elif lowered == "value":
+        elif lowered in ("value", "parametervalue"):
             frame.value = (low, high, value)
         elif lowered == "text" and len(value) <= 128:
             frame.typed = (low, high, value)
@@ -373,10 +380,11 @@ def _secret_under(
         return word if is_secret_value(word, value) else None
     if key == "auth" and is_basic(value):
         return "auth"
-    if key == "value" and frame.word is not None and _fits(frame.word, value):
+    if key in ("value", "key") and frame.word is not None and _fits(frame.word, value):
         # Outputs of Terraform: {"db_password": {"value": "x", "type": "string"}}. The value of a
-        # design token is a size or a colour.
-        least = WEAK if frame.word in ("password", "secret", "passphrase") else STRONG
+        # design token is a size or a colour, the key in a reference to a secret is a name.
+        is_password = key == "value" and frame.word in ("password", "secret", "passphrase")
+        least = WEAK if is_password else STRONG
         if grade(value) >= least:
             return frame.word
     doubtful = doubtful_word(key)
@@ -393,7 +401,8 @@ def _secret_under(
         if describes_secret(key):
             return None
         least = WORD if "cookie" in frame.word else WEAK
-        return frame.word if _fits(frame.word, value) and grade(value) >= least else None
+        is_likely = grade(value) >= least or is_mixed_letters(value)
+        return frame.word if is_likely and _fits(frame.word, value) else None
     return None
 
 

@@ -76,9 +76,18 @@ _SYMBOL_CLOSED = re.compile(r"""(?<=[\w])(?P<q>)\](?=[ \t]{0,4}=[ \t]{0,4}["'])"
 """After the key of `config[:password] = "x"` in Ruby."""
 _QUOTED_SETTING = re.compile(r""":[ \t]{1,4}\\*["']""")
 _ASSIGNS = re.compile(
-    r"""\s{0,8}(?:=>|:=|::(?=[ ])|:|\|\|=|\?\?=|\?=|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))"""
-    r"""(?:\s|\\+t){0,8}"""
+    r"""\*{0,2}\s{0,8}(?:=>|:=|::(?=[ ])|:|\|\|=|\?\?=|\?=|=(?![=~>])|\\+u003d|<-(?=\s{0,8}["']))"""
+    r"""(?:\*{1,2}(?=[ ]))?(?:\s|\\+t){0,8}"""
 )
+"""With the signs of bold text in Markdown: `**Password:** x`, `**Password**: x`."""
+_ENTITY = r"&(?:quot|apos|#0?3[49]|#x2[27]);"
+_LABELLED = re.compile(
+    r"""[ ]?:?[ ]?</(?:b|strong|em|td|th|dt|label|span)>:?\s{0,8}(?:<(?:td|dd|code|span|b)\b[^<>]{0,40}>)?"""
+    r"""\s{0,4}(?P<v>[^<>\s]{4,256})"""
+)
+"""The value after a label in HTML: `<b>Password:</b> x`, `<td>Token</td><td>x</td>`."""
+_IN_ENTITIES = re.compile(rf"{_ENTITY}\s{{0,4}}(?::|=)\s{{0,4}}{_ENTITY}(?P<v>[^&<>\n]{{1,4096}})&")
+"""The value of `&quot;password&quot;: &quot;x&quot;` in HTML."""
 _WRAPPED = re.compile(
     r"""(?:String::from|new String|Some|\[\]byte|Buffer\.from|"""
     r"""(?:pydantic\.)?Secret(?:Str|Bytes|String)?(?:::new)?)"""
@@ -97,7 +106,9 @@ _INPUT_VALUE = re.compile(
     r"""(?:\s{0,8}[\w-]{1,20}=\\*["'][^"'<>\\]{0,64}\\*["']){0,4}\s{0,8}value=(?=\\*["'])"""
 )
 """The value of `<input type="password" name="x" value="y">`."""
-_VALUE_LINE = re.compile(r"""["']?(?:\n|\\n)[ \t]{0,32}value:[ \t]{1,4}""")
+_VALUE_LINE = re.compile(
+    r"""["']?(?:\n|\\n)[ \t]{0,32}value:[ \t]{1,4}(?=["']|[^\s\\"']+[ \t]*(?:[\r\n\\"'#]|\Z))"""
+)
 _FORM_FIELD = re.compile(
     r"""\\*"(?:;[^\r\n\\]{0,120})?(?:\r?\n|\\+r\\+n|\\+n){1,1}"""
     r"""(?:[A-Za-z-]{1,40}: [^\r\n\\]{1,80}(?:\r?\n|\\+r\\+n|\\+n)){0,3}(?:\r?\n|\\+r\\+n|\\+n)"""
@@ -125,11 +136,15 @@ _NAMED_BEFORE = re.compile(
 """A user's name before a password: `username "u" password "x"`."""
 _PASSWORD_WORDS = ("password", "passwd", "passphrase", "pass")
 _STATED = re.compile(
-    r"""(?:[ \t]for[ \t][\w.@-]{1,64})?[ \t](?:is|was|will be|provided|->|\|)[ \t]?:?"""
+    r"""(?:(?:[ \t]for[ \t][\w.@-]{1,64}|[ \t]\([\w .-]{1,32}\))?[ \t]"""
+    r"""(?:is|was|will be|provided|->|→|\\+u2192|\|)[ \t]?:?"""
+    r"""|(?P<colon>[ \t](?:for[ \t][\w.@-]{1,64}|\([\w .-]{1,32}\)|[a-z]{3,12}):))"""
     r"""[ \t\n]{1,4}[`"'(\[]{0,3}"""
     r"""(?P<v>[^\s`"'()\[\]\\<>]{6,256})"""
 )
-"""A sentence that states a secret: `the password is x`, a row of a table: `| password | x |`."""
+"""A sentence that states a secret: `the password is x`, a row of a table: `| password | x |`.
+
+Also `API key (staging): x` and `token refreshed: x`."""
 _EMPHASIS = re.compile(r"(\*{1,2}|_{1,2})[A-Za-z-]{1,32}\1")
 """A word in bold or italics of Markdown."""
 _BESIDE = re.compile(
@@ -139,6 +154,8 @@ _BESIDE = re.compile(
 """A value directly after the word: `use the password x`."""
 _BESIDE_MIN = 24
 """Characters of a value after the word `token`, which names other things than secrets, too."""
+_QUOTED_BESIDE_MIN = 16
+"""Characters of a value in quotes in a sentence, where names are in quotes, too."""
 _CHOSEN = re.compile(r"[!@#$%^&*+=]|\A(?=.{10})(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])")
 """Characters as in a password that a person chose."""
 _OWNER_WORD = re.compile(r"(?i)\b(api|access|secret|signing|encryption|master) \Z")
@@ -253,13 +270,17 @@ def _find_values(context: KeyContext) -> Iterator[Hit]:
         return  # arn:aws:secretsmanager:us-east-1:123456789012:secret:name
     closed = _CLOSED.match(text, end) or _SYMBOL_CLOSED.match(text, end)
     after = closed.end() if closed else end
+    if labelled := _LABELLED.match(text, end):
+        yield context.hit(*labelled.span("v"), WEAK)
+        return
     assigns = _ASSIGNS.match(text, after)
     if assigns is None:
         yield from _find_unassigned(context, closed)
         return
     wrapped = _WRAPPED.match(text, assigns.end())
     at = wrapped.end() if wrapped else assigns.end()
-    lowest = WEAK if context.is_code else CODE
+    is_doubtful = context.is_code or "*" in assigns[0]
+    lowest = WEAK if is_doubtful else CODE
     if opens := OPENS.match(text, at):
         if context.word == "token" and is_token_choice(text, opens):
             yield Hit(start, opens.end(), opens.end(), None, context.rule)
@@ -315,6 +336,8 @@ def _find_beside(context: KeyContext, closed: re.Match[str] | None) -> Iterator[
         yield from _find_option(context)
     elif value := _VALUE_LINE.match(text, end):
         yield from find_line_value(context, value.end(), CODE)
+    elif entity := _IN_ENTITIES.match(text, end):
+        yield context.hit(*entity.span("v"))
     elif netrc := _NETRC.search(before):
         if word := _NEXT_WORD.match(text, end):
             # Sentences contain "the default password for" and "the login page password" too.
@@ -343,8 +366,18 @@ def _find_beside(context: KeyContext, closed: re.Match[str] | None) -> Iterator[
         yield from find_quoted(context, quoted.end(), WEAK if is_constant else CODE)
     elif directive := _find_directive(context):
         yield directive
-    elif before.endswith("#define ") and (quoted := _QUOTED_ARGUMENT.match(text, end)):
-        yield from find_quoted(context, quoted.end(), STRONG)
+    elif quoted := _QUOTED_ARGUMENT.match(text, end):
+        yield from _find_quoted_beside(context, quoted.end(), before.endswith("#define "))
+
+
+def _find_quoted_beside(context: KeyContext, at: int, is_defined: bool) -> Iterator[Hit]:
+    """Yield a random text in quotes beside a key: `#define API_KEY "x"`, `bad secret 'x'`."""
+    opens = OPENS.match(context.text, at)
+    if opens is None or is_closing_quote(context.text, opens):
+        return
+    for hit in find_quoted(context, at, STRONG):
+        if is_defined or hit.high - hit.low >= _QUOTED_BESIDE_MIN:
+            yield hit
 
 
 def _find_directive(context: KeyContext) -> Hit | None:
@@ -378,9 +411,11 @@ def _find_stated(context: KeyContext, stated: re.Match[str]) -> Hit:
     value = stated["v"].rstrip(".,;:!?")
     if _EMPHASIS.fullmatch(value):
         return Hit(context.start, low, low + len(value), None, context.rule)
-    lowest = WEAK if context.word in ("password", "passphrase", "passcode") else STRONG
+    is_password = context.word in ("password", "passphrase", "passcode")
+    lowest = WEAK if is_password and not stated["colon"] else STRONG
+    is_number = value.replace("-", "").replace("/", "").isdigit()
     has_digit = any(character.isdigit() for character in value)
-    if value.replace("-", "").replace("/", "").isdigit() or (lowest == WEAK and not has_digit):
+    if is_number or not (has_digit or is_mixed_letters(value)):
         lowest = STRONG
     return context.hit(low, low + len(value), STRONG if context.is_code else lowest)
 
@@ -413,7 +448,8 @@ def _second_of_pair(context: KeyContext, after: int) -> int | None:
     A string before a colon is a key, not a value: `{"name": "x-api-key", "required": true}`."""
     text = context.text
     comma = _NEXT_ITEM.match(text, after)
-    if comma is None or context.key.lower().startswith(("your-", "your_")):
+    is_part = text[context.start - 1 : context.start] not in ('"', "'", "`")
+    if comma is None or is_part or context.key.lower().startswith(("your-", "your_")):
         return None
     named = _VALUE_KEY.match(text, comma.end())
     if named:
@@ -435,4 +471,4 @@ def _second_of_pair(context: KeyContext, after: int) -> int | None:
     if not is_header(context.key):
         return None
     is_pair = before.endswith(("[", "(")) and rest.startswith(("]", ")"))
-    return comma.end() if is_pair or grade(value) >= WEAK else None
+    return comma.end() if is_pair or grade(value) == STRONG else None

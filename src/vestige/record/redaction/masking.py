@@ -82,19 +82,18 @@ WORDS: Final = _set(
 )
 """Words of a secret's key."""
 
-COMPOUND_ENDS: Final = (
-    *("password", "passwords", "passwd", "passphrase", "passcode", "passwort", "pwd"),
-    *("secret", "secrets", "token", "cookie", "cookies", "credential", "credentials"),
-    *("apikey", "apikeys", "accesskey", "secretkey", "privatekey", "authkey", "signingkey"),
-    *("accountkey", "sessionkey", "masterkey", "encryptionkey", "presharedkey", "sharedkey"),
-)
-"""Endings of a secret's key whose words have no separator: `dbpassword`."""
-
 KEY_OWNERS: Final = _set(
     "api access private secret session signing encryption decryption master account subscription "
     "auth ssh storage admin webhook preshared shared hmac deploy license licence functions"
 )
 """Words before `key` or `keys` in a secret's key. `key` alone is not enough."""
+
+COMPOUND_ENDS: Final = (
+    *("password", "passwords", "passwd", "passphrase", "passcode", "passwort", "pwd"),
+    *("secret", "secrets", "token", "cookie", "cookies", "credential", "credentials"),
+    *(f"{owner}{key}" for key in ("key", "keys") for owner in sorted(KEY_OWNERS)),
+)
+"""Endings of a secret's key whose words have no separator: `dbpassword`."""
 
 CODE_OWNERS: Final = _set("recovery backup scratch")
 """Words before `codes`: each logs in once."""
@@ -151,7 +150,7 @@ _ABOUT = _set(
     "strategy mode kind lockers locker group groups role roles user users owner email supported "
     "middleware plugin module package lib fixture endpoints entry entries item items "
     "prefix suffix separator char chars re spec template tag tags title placeholder "
-    "less free hasher fingerprint checksum stdin fd from so selection expression behavior behaviour"
+    "port ports encoding py js ts sh rb less free hasher fingerprint checksum stdin fd from so selection expression behavior behaviour"
 )
 """Words after a secret's word in a key that is about the secret: `token_count`."""
 
@@ -233,7 +232,7 @@ def _is_about(rest: str) -> bool:
 
 _DOUBTFUL_LAST: Final = _set("pass pw pat")
 _DOUBTFUL_END: Final = re.compile(
-    r"(?:[_.-](?i:key|pw|pat)|(?<=[a-z0-9])(?:Key|Pw|Pat)|(?i:pass))(?:[_.-]data)?[0-9]*\Z"
+    r"(?:[_.-](?i:key|pat)|(?<=[a-z0-9])(?:Key|Pat)|(?i:pass|pw))(?:[_.-]data)?[0-9]*\Z"
 )
 """The end of a doubtful key. The scanner searches for these forms only."""
 _PASS_OWNERS: Final = _set(
@@ -274,7 +273,7 @@ def doubtful_word(key: str) -> str | None:
     last = words[-1]
     if last in _DOUBTFUL_LAST:
         return last
-    if last.endswith("pass") and last[:-4] in _PASS_OWNERS:
+    if last.removesuffix("pass").removesuffix("pw") in _PASS_OWNERS:
         return "pass"
     if last == "key" and len(words) > 1:
         owner = re.sub(r"(?i)[_.-]*key\Z", "", key.rstrip("0123456789")).rsplit("_")[-1].lower()

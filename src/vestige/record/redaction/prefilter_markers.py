@@ -69,27 +69,23 @@ _PWD = (
 _PSK = (rb"(?i)psk[\"'\\\s]{0,8}[:=]",)
 # Keys that hold a secret only if their value looks like one (masking.doubtful_word).
 _DOUBTFUL = (
-    rb"(?i)(?:pass|[_.-]pw|[_.-]pat|[_.-]key)(?:[_.-]data)?[0-9]{0,4}[\\\"']{0,8}[ \t]{0,8}[:=>][ "
+    rb"(?i)(?:pass|pw|[_.-]pat|[_.-]key)(?:[_.-]data)?[0-9]{0,4}[\\\"']{0,8}[ \t]{0,8}[:=>][ "
     rb"\t]{0,8}[\\\"']{0,8}"
     rb"[^\s\"'\\,;&<>(){}]{4}"
 )
-_DOUBTFUL_LITERALS = (
-    *(b"pass", b"_pw", b"-pw", b".pw", b"_pat", b"-pat", b".pat", b"_key", b"-key", b".key"),
-)
+_DOUBTFUL_LITERALS = (*(b"pass", b"pw", b"_pat", b"-pat", b".pat", b"_key", b"-key", b".key"),)
 # The value is on a later line: a field of a form, `name: DB_PASS` above `value: x` in YAML.
 _DOUBTFUL_LINES = (
-    rb"(?i)(?:pass|[_.-]pw|[_.-]pat|[_.-]key)[0-9]{0,4}[\\\"']{0,8}(?:\\{1,8}[rn]){1,4}"
+    rb"(?i)(?:pass|pw|[_.-]pat|[_.-]key)[0-9]{0,4}[\\\"']{0,8}(?:\\{1,8}[rn]){1,4}"
     rb"[ \t]{0,32}[^\s\"'\\]{4}"
 )
 # The same keys in camel case: openaiKey.
 _DOUBTFUL_CAMEL = (
-    rb"[a-z0-9](?:Key|Pat|Pw)[\\\"']{0,8}[ \t]{0,8}[:=>][ \t]{0,8}[\\\"']{0,8}"
+    rb"[a-z0-9](?:Key|Pat)[\\\"']{0,8}[ \t]{0,8}[:=>][ \t]{0,8}[\\\"']{0,8}"
     rb"[^\s\"'\\,;&<>(){}]{4}"
 )
 _DOUBTFUL_CAMEL_LITERALS = tuple(
-    end + sign
-    for end in (b"Key", b"Pat", b"Pw")
-    for sign in (b'"', b"\\", b"'", b"=", b":", b">", b" ")
+    end + sign for end in (b"Key", b"Pat") for sign in (b'"', b"\\", b"'", b"=", b":", b">", b" ")
 )
 # The key of a section: `[auth]` above `key = x`, `"jwt": {"key": "x"}`.
 _SECTION_KEY = (

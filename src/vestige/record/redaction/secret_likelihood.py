@@ -14,7 +14,7 @@ The grade that each context requires is in key_value_secrets.py.
 from __future__ import annotations
 
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final
 
 from vestige._runtime.re_compat import re
@@ -43,14 +43,14 @@ _VENDOR: Final = (
 _SAMPLE: Final = "secret|token|test|fake|dummy|example|sample|mock|demo|your|my|api|key|here"
 
 _PLACEHOLDER: Final = (
-    r"(?i:none|null|nil|true|false|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a"
+    r"(?i:none|null|nil|true|false|yes|no|on|off|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a"
     r"|\[?filtered\]?|\.[a-z_]{6,}|(?:os\.)?environ/\w+"
     r"|(?:none|null|true|false)[.]|(?:bearer|basic|token)(?:%20|\+)"
     rf"|(?:{_VENDOR}|[a-z]{{0,5}})(?:\.{{3}}|…|\*{{3,}})|[\w-]{{0,4}}\*{{4,}}[\w-]{{0,4}}"
     rf"|\*{{3,}}[a-z]+\*{{3,}}|[0-9a-f]{{0,2}}x{{6,}}|{_VENDOR}x{{6,16}}"
     rf"|{_VENDOR}(?:[a-z0-9]{{1,4}}|(?:(?:{_SAMPLE})[-_]?){{1,5}}[0-9]{{0,4}})"
     r"|[0-9]{4}[-.][0-9]{2}[-.][0-9]{2}T[0-9:.]{5,18}Z?|[\w-]{0,8}\$\([^()]{1,80}\)"
-    r"|(?:[<>]=?|[~^])?[0-9]{1,3}\.[0-9]{1,4}\.[0-9]{1,6}|\+ ?[a-z_$][\w$.()]{0,80} ?\+"
+    r"|(?:[<>]=?|[~^])?[0-9]{1,3}\.[0-9]{1,4}\.[0-9]{1,6}|(?:[0-9]{1,7}\.){3,}[0-9]{1,7}|\+ ?[a-z_$][\w$.()]{0,80} ?\+"
     r"|0x[0-9a-f]{1,8}|__[a-z_]{1,40}__|eyJ[\w-]{0,24}\.{3,}|(?-i:[A-Z]{3,}(?:\.[A-Z]{3,}){2})"
     r"|(?:my[-_])?(?:fake|dummy|mock|sample|example|placeholder)[-_][a-z_-]{0,40}"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
@@ -65,7 +65,7 @@ _PLACEHOLDER: Final = (
 )
 _INTERPOLATION: Final = (
     r"\$\([^()\s][^()]{0,80}\)|\{\}|\$?\{[A-Za-z_$][^{}\s]{0,80}\}|\$\{\{[^{}]{0,80}\}\}"
-    r"|\$[A-Z_]{3,}|%\(\w+\)s|%s"
+    r"|\$[A-Z_]{3,}|%(?:\(\w+\))?[srdxi]"
 )
 
 _SCHEME: Final = (
@@ -86,18 +86,21 @@ def is_placeholder(value: str) -> bool:
     return scheme is not None and _compiled(_PLACEHOLDER).fullmatch(value, scheme.end()) is not None
 
 
+_SIGNS: Final = ":/-_.$\\\"'|,; "
+"""Signs between the parts of a template."""
+
+
 def is_template(value: str) -> bool:
     """Return whether a value is a template: `Bearer {token}`, `{id}-auth-token`."""
     found = _compiled(_INTERPOLATION).search(value)
     if found is None:
         return False
-    rest = _compiled(_INTERPOLATION).sub("", value)
-    rest = rest.strip(":/-_.")
+    rest = _compiled(_INTERPOLATION).sub("", value).removeprefix("0x").strip(_SIGNS)
     return grade(rest) < WEAK if rest else True
 
 
 _EXPRESSION: Final = (
-    r"[&*!]?[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[!?]?"  # a dotted name
+    r"[&*!]?[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)#?[A-Za-z_$][\w$]*)+[!?]?"  # a dotted name
     r"|[&*!]?[A-Za-z_$][\w$.:?]*[(\[{].*"  # a call, a subscript, a generic type
     r"|[A-Za-z_$][\w$.]*(?:\|\||&&).*"  # `a||b`
     r"|[A-Za-z_$][\w$.?]*\?\?.*"  # the default of JavaScript: `a?.b ?? null`
@@ -124,7 +127,7 @@ def grade(value: str) -> int:
     if " " in value or "\t" in value:
         return max((grade(each) for each in value.split()[:8]), default=WORD) and _prose(value)
     if _compiled(_EXPRESSION).fullmatch(value):
-        return CODE
+        return STRONG if _ends_in_random_part(value) else CODE
     if _compiled(_CLASS_NAME).fullmatch(value):
         return CODE
     if _compiled(_IDENTIFIER).fullmatch(value):
@@ -144,6 +147,15 @@ def grade(value: str) -> int:
     return STRONG if len(value) >= 6 else WEAK
 
 
+def _ends_in_random_part(value: str) -> bool:
+    """Return whether the second of two parts is random, unlike an attribute: `a1b2c3.qkp08xf...`."""
+    first, _, last = value.partition(".")
+    if not (first.isalnum() and last.isalnum() and len(last) >= 14 and not last.isalpha()):
+        return False
+    digits = sum(character.isdigit() for character in last)
+    return digits >= 3 and (_is_mixed(last) or last.islower())
+
+
 def _is_mixed(value: str) -> bool:
     """Return whether lower case, upper case and digits alternate as in base64."""
     changes = len(_compiled(r"[a-z]+|[A-Z]+|[0-9]+").findall(value))
@@ -151,10 +163,37 @@ def _is_mixed(value: str) -> bool:
     return changes >= share * len(value) and _compiled("[0-9]").search(value) is not None
 
 
+_COMMON_PAIRS: Final = _set(
+    "aa ab ac ad ag ai al am an ap ar as at ba bl ca ce ch ck cl co cr ct da de di do ds ea ec ed "
+    "ee ef el em en ep er es et ev ex ff fi fo ge ha he hi ho ia ic id ie ig il im in io ip ir is "
+    "it iv iz ke la le li ll lo ls lt ly ma me mi mo mp na nc nd ne nf ng ni no ns nt oc od ol om "
+    "on oo op or os ot ou ow pa pe pi pl po pr pt ra rc re ri rm ro rr rs rt sc se sh si so sp ss "
+    "st su ta tc te th ti to tr ts tt tu ty ub ul um un up ur us ut va ve wi xt ze"
+)
+"""The 150 most frequent pairs of letters in words: four of five pairs of a name are among them,
+and one of five of random letters."""
+_MIXED_MIN: Final = 8
+_NAME_MAX: Final = 14
+"""Letters of a name like `newDbCfgPass`. Of longer texts the changes of case say enough."""
+
+
 def is_mixed_letters(value: str) -> bool:
-    """Return whether letters change between upper and lower case as in a random text."""
+    """Return whether letters change between upper and lower case as in a random text.
+
+    Names in camel case consist of words, which have common pairs of letters."""
     parts = _compiled(_PIECE).findall(value) if value.isalpha() and value.isascii() else []
-    return len(value) >= 10 and len(parts) >= 3 and len(value) <= 4 * len(parts)
+    if len(value) < _MIXED_MIN or len(parts) < 3 or len(value) > 4 * len(parts):
+        return False
+    if len(value) >= _NAME_MAX:
+        return True
+    lowered = value.lower()
+    common = sum(first + second in _COMMON_PAIRS for first, second in pairwise(lowered))
+    return common <= 0.35 * (len(value) - 1)
+
+
+def is_password_like(value: str) -> bool:
+    """Return whether a value is a word with a number, or random characters."""
+    return grade(value) >= WEAK or is_mixed_letters(value)
 
 
 def _prose(value: str) -> int:

@@ -29,7 +29,7 @@ from vestige.record.redaction.secret_likelihood import (
     grade,
     is_code_around,
     is_example,
-    is_mixed_letters,
+    is_password_like,
     is_placeholder,
     is_template,
 )
@@ -192,7 +192,7 @@ def _is_password(match: re.Match[str]) -> bool:
     secret = match["secret"]
     if is_template(secret) or is_example(secret):
         return False
-    return grade(secret) >= WEAK or is_mixed_letters(secret)
+    return is_password_like(secret)
 
 
 def _is_chosen(match: re.Match[str]) -> bool:
@@ -307,18 +307,18 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "curl-user",
-        (" -u", "--user", "--proxy-user", "-U"),
-        rf"(?<![\w-])(?:-u|-U|--user|--proxy-user)(?:[ \t]{{1,4}}|=)?"
+        (" -u", "--user", "--proxy-user", "-U", "-creds "),
+        rf"(?<![\w-])(?:-u|-U|--user|--proxy-user|--(?:src-|dest-)?creds)(?:[ \t]{{1,4}}|=)?"
         rf"(?:{_QUOTE})?[\w.@+%-]{{1,128}}:"
         r"(?P<secret>[^\s\"'\\]{1,256})",
-        r"(?:-u|-U|user)[ \t=]{0,4}[\\\"']{0,8}[\w.@+%-]{1,64}:[^\s\"'\\/]",
+        r"(?:-u|-U|user|-creds)[ \t=]{0,4}[\\\"']{0,8}[\w.@+%-]{1,64}:[^\s\"'\\/]",
         lambda match: match["secret"][:1] != "$" and not match["secret"].isdigit(),
     ),
     Rule(
         "cli-password",
         (
             "sshpass",
-            *("mysql ", "mysqldump ", "mysqladmin ", "mariadb ", "redis-cli ", "docker login "),
+            *("mysql ", "mysqldump ", "mysqladmin ", "mariadb ", "redis-cli ", " login "),
             *(
                 "ldapsearch ",
                 "ldapmodify ",
@@ -333,7 +333,7 @@ _TEXTUAL: Final = (
         rf"|;&\\]{{0,120}}?[ \t]-p(?=\S)"
         rf"|redis-cli\b[^\n|;&\\]{{0,80}}?[ \t](?:-a|--pass)[ \t]{{1,4}}"
         rf"|ldap(?:search|modify|add|delete|passwd|whoami)\b[^\n|;&\\]{{0,160}}?[ \t]-w[ \t]{{0,4}}"
-        rf"|docker[ \t]{{1,4}}login\b[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{0,4}}"
+        rf"|(?:docker|podman|nerdctl|skopeo|oras|helm registry)[ \t]{{1,4}}login\b[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{0,4}}"
         rf"|mongo(?:sh|dump|restore|import|export)?\b[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{1,4}})"
         rf"[ \t]{{0,4}}(?:{_QUOTE})?(?P<secret>[^\s\"'\\-][^\s\"'\\]{{2,128}})",
         None,
@@ -343,10 +343,10 @@ _TEXTUAL: Final = (
     ),
     Rule(
         "cli-secret",
-        ("az login ", "openssl ", "zip -P", "http -a ", "https -a ", "snmp-server community "),
+        ("az login ", "openssl ", "http -a ", "https -a ", "snmp-server community "),
         r"\b(?:az[ \t]{1,4}login\b[^\n|;&\\]{0,160}?[ \t]-p[ \t]{1,4}"
         r"|openssl[ \t]{1,4}[a-z0-9_-]{2,16}\b[^\n|;&\\]{0,120}?[ \t]-[kK][ \t]{1,4}"
-        r"|zip[ \t]{1,4}-P[ \t]{0,4}|https?[ \t]-a[ \t]{1,4}[\w.@-]{1,64}:"
+        r"|https?[ \t]-a[ \t]{1,4}[\w.@-]{1,64}:"
         r"|snmp-server community[ \t]{1,4})"
         rf"(?:{_QUOTE})?(?P<secret>[^\s\"'\\$<{{-][^\s\"'\\]{{3,128}})",
         None,
@@ -390,7 +390,7 @@ _TEXTUAL: Final = (
     Rule(
         "wp-config",
         ("define(", "define ("),
-        r"define ?\(\s{0,4}['\"][A-Z_]{2,40}(?:KEY|SALT)['\"]\s{0,4},\s{0,8}['\"]"
+        r"define ?\(\s{0,4}['\"][A-Z_]{2,40}(?:KEY|SALT)['\"]\s{0,4},\s{0,16}['\"]"
         r"(?P<secret>[^'\n]{16,256})['\"]",
     ),
     Rule(
@@ -426,6 +426,7 @@ _TEXTUAL: Final = (
 
 _CHECKS: Final = {
     "twilio": _is_no_order,
+    "zhipu": lambda match: grade(match["secret"][33:]) == STRONG,
     "facebook-app": _is_strong,
     "square": _is_strong,
     "lob": _is_strong,
@@ -444,7 +445,7 @@ _CHECKS: Final = {
     **dict.fromkeys(("novita", "phabricator", "sanity", "trigger"), _is_strong),
 }
 
-_UNHINTED_NAMES: Final = ("vault-legacy",)
+_UNHINTED_NAMES: Final = ("vault-legacy", "mailgun-domain", "zhipu", "fal")
 """Rules whose literal is in most lines, so that it cannot be a hint."""
 
 

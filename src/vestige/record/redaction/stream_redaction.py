@@ -9,7 +9,8 @@ is put back into the events: the mask where the secret began, nothing where it c
 stored body is still a valid stream, which assembles to exactly the redacted text.
 
 The grouping differs between providers (streams/event_strings.py). The framing is server-sent
-events, JSON lines, a JSON array of objects, or the binary event stream of AWS.
+events, JSON lines, the data stream of the AI SDK, a JSON array of objects, or the binary event
+stream of AWS.
 
 Most streams contain no secret. Nearly all events of a stream have one of a few shapes, so each
 shape becomes a regular expression that captures the strings, and JSON is not parsed at all.
@@ -21,6 +22,7 @@ import base64
 import json
 import struct
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from vestige._runtime.re_compat import re
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 _STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 _HEAD = 4096
+
+_PART = re.compile(rb"""[0-9a-f]:["{\[]""")
+"""A line of the AI SDK's data stream: `0:"text"`, `c:{"argsTextDelta":"x"}`."""
 
 _NEXT_OBJECT = re.compile(rb"\}[ \t]*\r?\n[ \t]*\{")
 
@@ -51,8 +56,9 @@ def redact_stream(
     head = bytes(memoryview(body)[:_HEAD]).lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(_STREAM_STARTS):
         return _redact_events(bytes(body), redactor, is_partial)
-    if head.startswith(b"{"):
-        return _redact_json_lines(bytes(body), redactor, is_partial) if b"\n" in body else body
+    for start_of in (_start_of_object, _start_of_part):
+        if start_of(head) >= 0:
+            return _redact_json_lines(bytes(body), start_of, redactor, is_partial)
     if _is_aws_frame(body, 0):
         return _redact_aws_frames(bytes(body), redactor)
     if head.startswith(b"[") and head[1:].lstrip().startswith(b"{"):
@@ -68,6 +74,8 @@ def spell(body: bytes) -> list[str]:
         start_of = _start_of_data
     elif _NEXT_OBJECT.search(head):
         start_of = _start_of_object
+    elif _start_of_part(head) >= 0:
+        start_of = _start_of_part
     else:
         return []
     texts = []
@@ -95,7 +103,7 @@ def is_stream(body: bytes | bytearray | str) -> bool:
     data = head.encode(errors="replace") if isinstance(head, str) else bytes(head)
     data = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     return data.startswith(_STREAM_STARTS) or bool(
-        data.startswith(b"{") and _NEXT_OBJECT.search(data)
+        (data.startswith(b"{") and _NEXT_OBJECT.search(data)) or _start_of_part(data) >= 0
     )
 
 
@@ -109,11 +117,13 @@ def _redact_events(body: bytes, redactor: Redactor, is_partial: bool) -> bytes:
     return _join_changed(body, lines, end, changed)
 
 
-def _redact_json_lines(body: bytes, redactor: Redactor, is_partial: bool) -> bytes:
+def _redact_json_lines(
+    body: bytes, start_of: Callable[[bytes], int], redactor: Redactor, is_partial: bool
+) -> bytes:
     lines = body.split(b"\n")
-    if sum(line.startswith(b"{") for line in lines) < 2:
+    if sum(start_of(line) >= 0 for line in lines) < 2:
         return body
-    changed = redact_lines(lines, _start_of_object, redactor, is_partial)
+    changed = redact_lines(lines, start_of, redactor, is_partial)
     return _join_changed(body, lines, b"\n", changed)
 
 
@@ -146,6 +156,10 @@ def _start_of_data(line: bytes) -> int:
 
 def _start_of_object(line: bytes) -> int:
     return 0 if line.startswith(b"{") else -1
+
+
+def _start_of_part(line: bytes) -> int:
+    return 2 if _PART.match(line) else -1
 
 
 def _start_of_array(line: bytes) -> int:

@@ -13,6 +13,7 @@ from vestige.record.redaction.secret_likelihood import (
     is_code_around,
     is_example,
     is_mixed_letters,
+    is_password_like,
     is_placeholder,
     is_template,
 )
@@ -43,8 +44,9 @@ _DIGITS_MIN = 4
 _MNEMONIC_MIN = 12
 """Words from which the keys of a wallet are made."""
 
-_MIXED_MIN = 14
-"""Letters of a random text in mixed case. Shorter ones may be names: `newDbCfgPass`."""
+_SENTENCE_MIN = 3
+"""Words of a sentence about a secret: `Forgot your password?`."""
+_ESCAPES = re.compile(r"\\+(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[0abfnrtv])")
 _PUBLIC_KEY = re.compile(r"(?:sk-)?(?:ssh|ecdsa)-[a-z0-9@.-]{2,40} AAAA")
 _PLAIN_URL = re.compile(r"https?://[\w.:-]{1,253}(?P<path>/[^\s@]*)?")
 _PASSWORDS = {"password", "passwd", "passphrase", "passcode", "pwd"}
@@ -88,6 +90,7 @@ _TYPE_OR_PATH = re.compile(
     r"V[0-9](?:alpha|beta)?[0-9]?(?:[A-Z][a-z]{2,}){2,8}|(?:/[a-z]{2,}(?:[_-][a-z]+){0,8}){2,8}"
     r"|(?:\.{1,2}/|~?/|[A-Za-z]:[/\\])[\w./\\ -]{1,200}"
     r"\.(?:json|ya?ml|toml|pem|crt|key|txt|[cm]?[jt]sx?|py|browser)"
+    r"|[A-Za-z]:(?:\\{1,2}[A-Za-z][\w .-]{0,80}){1,12}"
 )
 """A versioned type, a path of an API, or a path of a file.
 
@@ -98,7 +101,7 @@ def is_secret_value(word: str, value: str) -> bool:
     """Return whether the value of a key with this word is a secret, not a setting or a type."""
     if (len(value) <= 16 and _TYPE_NAME.fullmatch(value)) or _TYPE_OR_PATH.fullmatch(value):
         return False
-    if _PUBLIC_KEY.match(value) or _is_plain_url(value):
+    if _PUBLIC_KEY.match(value) or _is_plain_url(value) or _is_sentence_about(word, value):
         return False
     if word == "mnemonic":
         return (
@@ -111,6 +114,20 @@ def is_secret_value(word: str, value: str) -> bool:
     if word in ("connection_string", "connectionstring", "connstr") and _is_address(value):
         return False
     return value.lower().rstrip("`.,;") not in _HARMLESS.get(word, ())
+
+
+_FUNCTION_WORDS = {"is", "are", "was", "be", "must", "may", "can", "cannot", "the", "this", "your"}
+
+
+def _is_sentence_about(word: str, value: str) -> bool:
+    """Return whether a value is a sentence about the secret, or its label.
+
+    `Forgot your password?`, `Password`, `is too short (minimum is 8 characters).`"""
+    words = [each.strip(".,:;!?\"'()").lower() for each in value.split(" ")]
+    if len(words) < _SENTENCE_MIN:
+        return value == word.title()
+    is_closed = value[-1] in ".!?)" and not _FUNCTION_WORDS.isdisjoint(words)
+    return not {word, f"{word}s"}.isdisjoint(words) or (is_closed and len(words) > _SENTENCE_MIN)
 
 
 def _is_address(value: str) -> bool:
@@ -140,7 +157,7 @@ def is_doubtful_secret(word: str, value: str) -> bool:
         return False  # `cur_pass = 0`
     if word in ("pass", "pw"):
         # A number with a fraction is a measurement: `first_pass=12.5`.
-        return grade(value) >= WEAK and re.fullmatch(r"[0-9]*\.[0-9]+", value) is None
+        return is_password_like(value) and re.fullmatch(r"[0-9]*\.[0-9]+", value) is None
     if word == "pat":
         return len(value) >= 16 and grade(value) >= WEAK
     if len(value) < 16 or re.search(r"[^\w+/=.~:@$!-]", value.strip()):
@@ -215,16 +232,22 @@ class KeyContext:
         """Return the hit for a value; harmless if its grade is below `lowest`."""
         value = self.text[low:high]
         is_formatted = quoted and self.text[low - 2 : low - 1] in ("f", "F")
-        if (is_formatted and is_template(value)) or not self._is_secret(value, lowest):
+        if (is_formatted and is_template(value)) or not self._is_secret(value, lowest, quoted):
             return Hit(self.start, low, high, None, self.rule)
         new = mask_escaped(value) if quoted or "\\" in value else mask(value)
         return Hit(self.start, low, high, new if new != value else None, self.rule)
 
-    def _is_secret(self, value: str, lowest: int) -> bool:
-        if is_placeholder(value) or not is_secret_value(self.word, value):
+    def _is_secret(self, value: str, lowest: int, quoted: bool) -> bool:
+        plain = _ESCAPES.sub("", value).strip()
+        if is_placeholder(plain) or self._is_its_name(plain):
             return False
-        if self._is_its_name(value):
+        if plain != value and len(plain) < 2:
+            return False  # `b"\\x00" * 8`
+        if not is_secret_value(self.word, value):
             return False
+        is_short = value.isdigit() and len(value) < _DIGITS_MIN
+        if is_short and (lowest >= WEAK or not quoted):
+            return False  # `RESULT_INVALID_CREDENTIALS = 49`
         if self.doubtful:
             return is_doubtful_secret(self.word, value)
         if lowest == CODE:
@@ -235,13 +258,13 @@ class KeyContext:
             return False
         if self.key.lower().endswith("pwd") and value.startswith(("/", "~")):
             return False  # a shell's PWD is the current folder, not a password
-        if self._is_its_key(value):
+        if self._is_its_key(plain):
             return False
-        # A configuration has no variables, so letters in mixed case are random there.
+        if grade(value) >= lowest:
+            return True
+        # In a configuration, and in quotes, letters in mixed case are not the name of a variable.
         is_setting = lowest == WORD or (lowest == WEAK and self.word in _PASSWORDS)
-        return grade(value) >= lowest or (
-            is_setting and len(value) >= _MIXED_MIN and not self.is_code and is_mixed_letters(value)
-        )
+        return is_setting and (quoted or not self.is_code) and is_mixed_letters(value)
 
     def _is_its_name(self, value: str) -> bool:
         """Return whether a value is the key in another spelling, or a part of it.
@@ -255,6 +278,9 @@ class KeyContext:
         return plain == key or (len(plain) >= _NAME_PART_MIN and plain in key)
 
     def _is_its_key(self, value: str) -> bool:
-        """Return whether a bare value repeats its key, as a variable does: `api_key=api_key`."""
+        """Return whether a bare value repeats its key, as a variable does: `api_key=api_key`.
+
+        The key of an attribute has an owner: `this.token = token`."""
         plain = value.strip("-_").replace("-", "_").lower()
-        return plain == self.key.strip("-_").replace("-", "_").lower()
+        key = self.key.strip("-_").replace("-", "_").lower()
+        return plain == key or plain == key.rpartition(".")[2].strip("_")

@@ -12,7 +12,7 @@ from vestige.record.redaction.secret_likelihood import WEAK, WORD
 from vestige.record.redaction.secret_patterns import Hit
 
 OPENS = re.compile(r"""[bfruBFRU]{0,2}(?P<q>\\*["'`])""")
-_CLOSING = re.compile(r"""\s{0,8}(?:[,}\]:;)\n\\]|%\}|\Z)""")
+_CLOSING = re.compile(r"""\s{0,8}(?:[,}\]:;)\n\\]|%\}|\+\(|\Z)|\s{1,8}\+\s""")
 _QUOTE_OR_LINE = re.compile(r"""(\\*)(["'`\n])""")
 _TOKEN_CHOICE = re.compile(r"""\\*["'],\s{0,8}\\*["'](?i:log_?prob|tokenId|token_id)""")
 _CONTAINER_PART = re.compile(r"""(\\*)(["'])|[\[\](){}]""")

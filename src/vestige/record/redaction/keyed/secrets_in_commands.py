@@ -57,7 +57,7 @@ COMMANDS: Final = (
         ("-storepass", "-keypass", "-srcstorepass", "-deststorepass"),
         rf"-(?:src|dest)?(?:store|key)pass[ \t]{{1,4}}{_VALUE}",
     ),
-    ("cli-archive", ("unzip ",), rf"\bunzip\b{_ARGUMENTS}[ \t]-P[ \t]{{0,4}}{_VALUE}"),
+    ("cli-archive", ("zip ",), rf"\b(?:un)?zip\b{_ARGUMENTS}[ \t]-P[ \t]{{0,4}}{_VALUE}"),
     ("cli-archive", ("7z ", "7za ", "7zr "), rf"\b7z[ar]?\b{_ARGUMENTS}[ \t]-p(?=\S){_VALUE}"),
     (
         "cli-database",
@@ -66,8 +66,8 @@ COMMANDS: Final = (
     ),
     (
         "cli-database",
-        ("sqlplus ", "sqlldr ", "expdp ", "impdp "),
-        rf"\b(?:sqlplus|sqlldr|expdp|impdp)\b{_ARGUMENTS}[ \t][\w$#]{{1,30}}/"
+        ("sqlplus ", "sqlldr ", "expdp ", "impdp ", "CONNECT "),
+        rf"\b(?:sqlplus|sqlldr|expdp|impdp|CONNECT)\b{_ARGUMENTS}[ \t][\w$#]{{1,30}}/"
         r"(?P<secret>[^\s\"'\\@/]{3,128})@",
     ),
     (
@@ -101,12 +101,6 @@ COMMANDS: Final = (
     ),
     (
         "cli-account",
-        ("sudo -",),
-        rf"\becho[ \t]{{1,4}}(?:{_QUOTE})?(?P<secret>[^\s\"'\\$|]{{4,128}})(?:{_QUOTE})?"
-        r"[ \t]{0,4}\|[ \t]{0,4}sudo[ \t]{1,4}-\w{0,4}S",
-    ),
-    (
-        "cli-account",
         ("net user ",),
         r"\bnet user[ \t]{1,4}[\w.$-]{1,64}[ \t]{1,4}"
         r"(?P<secret>[^\s\"'\\$<{/*-][^\s\"'\\]{3,128})",
@@ -123,10 +117,35 @@ COMMANDS: Final = (
     ),
     (
         "cli-login",
-        ("--password-stdin",),
+        (
+            *("--password-stdin", "sudo -", "secret create ", "| kinit", "| cryptsetup "),
+            *("--passphrase-fd", "| smbpasswd", "passwd --stdin", "secret set ", "secret put "),
+        ),
         rf"\b(?:echo|printf)[ \t]{{1,4}}(?:-n[ \t]{{1,4}})?(?:{_QUOTE})?"
-        rf"(?P<secret>[^\s\"'\\$|][^\s\"'\\|]{{3,512}})(?:{_QUOTE})?[ \t]{{0,4}}\|[^\n]{{1,160}}?"
-        r"--password-stdin",
+        rf"(?P<secret>[^\s\"'\\$|][^\s\"'\\|]{{3,512}})(?:{_QUOTE})?[ \t]{{0,4}}\|[^\n]{{0,160}}?"
+        r"(?:--password-stdin|sudo[ ]-\w{0,4}S|secret (?:create|set|put)|\bkinit|\bcryptsetup"
+        r"|--passphrase-fd|smbpasswd|passwd --stdin)",
+    ),
+    (
+        "cli-login",
+        ("secret set ", "secret put "),
+        rf"\bsecrets? (?:set|put)\b{_ARGUMENTS}(?:--body[ \t=]|<<<)[ \t]{{0,4}}{_VALUE}",
+    ),
+    (
+        "cli-login",
+        ("mc alias set ", "mc config host add "),
+        r"\bmc (?:alias set|config host add)(?:[ \t]{1,4}\S{1,256}){3}[ \t]{1,4}"
+        r"(?P<secret>[^\s\"'\\$]{8,128})",
+    ),
+    (
+        "call-argument",
+        (".login(",),
+        rf"\.login\(\s{{0,4}}[^,()\n]{{1,128}},\s{{0,4}}{_QUOTE}(?P<secret>[^\"'\\\s]{{6,256}}){_QUOTE}",
+    ),
+    (
+        "curl-user",
+        ("curl ",),
+        rf"\bcurl\b{_ARGUMENTS}[ \t]-u[ \t]{{0,4}}(?:{_QUOTE})?(?P<secret>[\w-]{{20,256}}):(?=[\"'\\\s])",
     ),
     ("cli-login", ("cqlsh ",), rf"\bcqlsh\b{_ARGUMENTS}[ \t]-p[ \t]{{0,4}}{_VALUE}"),
     (
@@ -201,9 +220,14 @@ COMMANDS: Final = (
         rf"=\s{{0,4}}PASSWORD\(\s{{0,4}}{_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}}){_QUOTE}",
     ),
     (
+        "sql-password",
+        ("SET PASSWORD ",),
+        rf"\bSET PASSWORD FOR [^=\n;]{{1,128}}=\s{{0,4}}{_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}})",
+    ),
+    (
         "basic-auth",
         ("BasicAuth(", "basic_auth(", "DigestAuth(", "NetworkCredential(", "auth=("),
-        r"(?:(?:Basic|Digest)Auth\(|basic_auth\(|NetworkCredential\(|\bauth=\()\s{0,8}"
+        r"(?:(?:Basic|Digest)Auth\(|basic_auth\(|NetworkCredential\(|(?:\b|_)auth=\()\s{0,8}"
         rf"(?:\w{{1,16}}=)?{_QUOTE}"
         rf"[^\"'\\\n]{{1,128}}{_QUOTE}\s{{0,4}},\s{{0,8}}(?:\w{{1,16}}=|Some\()?{_QUOTE}"
         r"(?P<secret>[^\"'\\\n]{4,256})",
@@ -231,20 +255,33 @@ COMMANDS: Final = (
         rf"{_QUOTE}(?P<secret>[^\"'\\\s]{{6,256}}){_QUOTE}\s{{0,4}}\)",
     ),
     (
+        "call-argument",
+        ("jwt.encode(", "jwt.decode(", "jwt.sign(", "jwt.verify("),
+        rf"\bjwt\.(?:encode|decode|sign|verify)\([^\"'`;\n]{{1,120}},\s{{0,4}}b?{_QUOTE}"
+        r"(?P<secret>[^\"'\\\s]{8,512})",
+    ),
+    (
+        "call-argument",
+        ("hmac.new(", "createHmac(", "Fernet("),
+        rf"(?:\bhmac\.new\(|\bcreateHmac\({_QUOTE}[\w-]{{1,16}}{_QUOTE},|\bFernet\()\s{{0,4}}"
+        rf"(?:key=)?b?{_QUOTE}(?P<secret>[^\"'\\\s]{{8,512}})",
+    ),
+    (
         "digest-response",
         ("response=",),
         r"\bresponse=\\*\"(?P<secret>[0-9a-f]{32,64})\\*\"",
     ),
     (
         "approle",
-        ("secret_id", "secret-id"),
-        r"secret[_-]id[\"'\\]{0,4}\s{0,2}[:=]\s{0,2}[\"'\\]{0,4}"
+        ("secret_id", "secret-id", "SecretID", "secretId", "SECRET_ID"),
+        r"(?i:secret[_-]?id)[\"'\\]{0,4}\s{0,2}[:=]\s{0,2}[\"'\\]{0,4}"
         r"(?P<secret>[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})",
     ),
     (
         "url-key",
-        ("?key=", "&key="),
-        r"://[^\s\"'<>\\]{1,300}[?&]key=(?P<secret>[\w-]{24,128})(?![\w-])",
+        ("?key=", "&key=", "?code=", "&code=", "appid=", "app_id="),
+        r"://[^\s\"'<>\\]{1,300}[?&](?:key|code|app_?id)="
+        r"(?P<secret>[\w.~-]{24,512}(?:={1,2}|%3[Dd]){0,2})(?![\w-])",
     ),
     (
         "url-key",
@@ -267,7 +304,28 @@ COMMANDS: Final = (
         rf"name={_QUOTE}csrf-token{_QUOTE}\s{{1,4}}"
         rf"content={_QUOTE}(?P<secret>[^\"'\\<>]{{16,512}})",
     ),
-    ("cli-login", ("lftp ",), rf"\blftp\b{_ARGUMENTS}[ \t]-u[ \t]{{0,4}}[\w.@-]{{1,64}},{_VALUE}"),
+    (
+        "cli-login",
+        ("lftp ", "open -u "),
+        rf"\b(?:lftp|open)\b{_ARGUMENTS}[ \t]-u[ \t]{{0,4}}[\w.@-]{{1,64}},{_VALUE}",
+    ),
+    (
+        "cli-login",
+        ("freerdp ", "freerdp3 "),
+        rf"\b[wx]freerdp3?\b{_ARGUMENTS}[ \t]/p:{_VALUE}",
+    ),
+    (
+        "cli-cookie",
+        ("curl ",),
+        rf"\bcurl\b{_ARGUMENTS}[ \t]-b[ \t]{{0,4}}(?:{_QUOTE})?[\w.-]{{1,64}}="
+        r"(?P<secret>[^\s\"'\\;]{8,4096})",
+    ),
+    (
+        "user-pair",
+        ("redentials: ", "redentials are "),
+        r"\b[Cc]redentials(?::| are)[ \t]{1,4}[\w.@-]{1,64}[ \t]{0,2}[/:][ \t]{0,2}"
+        r"(?P<secret>[^\s\"'\\/]{6,128})",
+    ),
     (
         "cli-login",
         ("net use ",),
@@ -283,6 +341,21 @@ COMMANDS: Final = (
         "directive",
         ("rocommunity ", "rwcommunity ", "olcRootPW: "),
         rf"\b(?:r[ow]community|olcRootPW:)[ \t]{{1,8}}{_VALUE}",
+    ),
+    (
+        "directive",
+        ("createUser ",),
+        rf"\bcreateUser[ \t]{{1,4}}\S{{1,64}}[ \t](?:MD5|SHA[\w-]{{0,8}})[ \t]{{1,4}}{_VALUE}",
+    ),
+    (
+        "directive",
+        ("createUser ",),
+        rf"\bcreateUser[ \t]{_ARGUMENTS}[ \t](?:AES[\w-]{{0,8}}|DES)[ \t]{{1,4}}{_VALUE}",
+    ),
+    (
+        "unseal-key",
+        ("nseal Key ",),
+        r"nseal Key [0-9]{1,2}: (?P<secret>[A-Za-z0-9+/]{43,44}={0,2}|[a-f0-9]{64,66})",
     ),
     (
         "svn-password",
@@ -312,6 +385,11 @@ COMMANDS: Final = (
         ('"md5', "SCRAM-SHA-256$"),
         r"(?P<secret>(?<=\")md5[a-f0-9]{32}|SCRAM-SHA-256\$[0-9]{3,7}:[\w+/=]{8,64}\$"
         r"[\w+/=:]{40,256})",
+    ),
+    (
+        "password-hash",
+        ("SHA}", "SHA256}", "SHA512}", "SMD5}", "CRYPT}"),
+        r"\{(?:S?SHA(?:256|512)?|SMD5|CRYPT)\}(?P<secret>[\w+/=$.]{20,256})",
     ),
     (
         "consul-key",
@@ -381,15 +459,15 @@ COMMANDS: Final = (
         ),
         r"(?i:mnemonic|(?:seed|recovery|secret)[ _]?phrase)[\"'\\]{0,4}\s{0,4}(?:[:=]"
         r"|\bis\b)\s{0,4}"
-        r"[\"'\\]{0,4}(?P<secret>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z])",
+        r"[\"'\\]{0,4}(?P<secret>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,24})(?![a-z])",
     ),
     (
         "call-argument",
         (".fill(", ".type(", "send_keys(", "sendKeys(", "press_sequentially("),
-        rf"(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}(?:[\])]{{1,3}}\.(?:fill|type|send_?keys"
-        rf"|sendKeys"
-        rf"|press_sequentially)\(\s{{0,4}}|\s{{0,4}},\s{{0,4}}){_QUOTE}(?P<secret>"
-        rf"[^\"'\\\n]{{4,256}})",
+        rf"(?:(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}[\])]{{1,3}}\.(?:fill|type|send_?keys|sendKeys"
+        rf"|press_sequentially)\(\s{{0,4}}"
+        rf"|\.(?:fill|type)\(\s{{0,4}}{_QUOTE}[^\"'\n]{{0,64}}(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}"
+        rf"\s{{0,4}},\s{{0,4}}){_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}})",
     ),
     (
         "expect-password",
@@ -406,7 +484,6 @@ COMMANDS: Final = (
 )
 
 COMMAND_MARKERS: Final = {
-    "sudo -": r"sudo -\w{0,4}S",
     "encrypt": r"encrypt[\\\"']{0,8}\s{0,4}[:=]\s{0,4}[\\\"']{1,8}[A-Za-z0-9+/]{43}=",
     "]:": r"\]:[0-9]{2,5}(?:[ \t]|\\t)",
     "user = ": r"(?:user|login)[ \t]{0,2}=[ \t]{0,2}[\\\"']{0,8}[\w.@-]{1,64}:[^\s\"'\\:/@]{4}",
@@ -418,7 +495,8 @@ COMMAND_MARKERS: Final = {
         r"|(?:fill|type)\([^\n]{0,80}(?i:passw)"
     ),
     "response=": r'response=\\*"[0-9a-f]{32}',
-    "?key=": r"[?&]key=[\w-]{24}",
+    "?key=": r"[?&](?:key|code|app_?id)=[\w.~-]{24}",
+    "curl ": r"curl\b[^\n]{0,160}?-[bu]",
     **{word[1:]: _spelling(word) for word in _FOREIGN},
 }
 """Expressions for the scanner by the first literal of a row, for frequent literals."""

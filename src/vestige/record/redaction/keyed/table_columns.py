@@ -58,6 +58,8 @@ def _find_header(text: str, start: int, end: int) -> tuple[str, int, int, int] |
         cells = line.split(separator)
         if separator in ",;" and not cells[-1].strip():
             continue  # a line of a list in source code: `'pwd',`
+        if separator == "|" and sum(map(bool, map(str.strip, cells))) < 2:
+            continue  # a type in TypeScript: `| "token"`
         if len(cells) > 1 and all(not c.strip() or _NAME.fullmatch(c) for c in cells):
             column = text.count(separator, low, start)
             if cells[column].strip(" \t\r\"'`") == text[start:end]:

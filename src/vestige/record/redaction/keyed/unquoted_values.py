@@ -33,6 +33,8 @@ _HEADER_VALUE = re.compile(r"""(?:[^\s"'\\]|[ \t]|\\*["'](?![\s,}\])>:\\]|\Z)|\\
 _OPERATOR = re.compile(r"(?:await|new|not|yield|lambda|typeof)[ \t]+[A-Za-z_$]|/\*")
 """A word or comment with which an expression begins: `token = await read()`."""
 _SIGN_AFTER = re.compile(r"[ \t]*[()\[\]{},.+*/|?]")
+_SIGN_INSIDE = re.compile(r"[,(){}?|<>]|&&")
+"""Signs of an expression inside a value. Minified code has no spaces: `token=k,a.b|=c(d)`."""
 _WORD_AFTER = re.compile(r"[ \t]+(?:if|or|and|in|is|else|as)\b")
 """Words after a value: code (`token=a or b`), or a sentence (`API_SECRET=x in the log`)."""
 _TYPE = re.compile(
@@ -64,6 +66,8 @@ def find_unquoted(context: KeyContext, assigns: re.Match[str]) -> Iterator[Hit]:
         return
     value = _BARE.match(text, at)
     if value is None or _OPERATOR.match(text, at):
+        return
+    if context.is_code and _SIGN_INSIDE.search(value[0]):
         return
     before = text[context.start - 1 : context.start]
     is_call = context.is_argument or _SIGN_AFTER.match(text, value.end()) is not None
@@ -108,6 +112,8 @@ def _find_after_colon(context: KeyContext, at: int, sign: str) -> Iterator[Hit]:
         at += len("!!binary ")
     value = _BARE.match(text, at)
     if value is None or _TYPE.match(value[0]):
+        return
+    if context.is_code and _SIGN_INSIDE.search(value[0]):
         return
     is_line = context.begins_line and not context.is_code
     if is_line and " " in sign and text[at : at + 1] not in "|>&*!{[":

@@ -22,6 +22,7 @@ MODELS: Final[tuple[tuple[str, ...], ...]] = (
     ("anthropic", "sk-ant-", r"sk-ant-[\w-]{8,}"),
     ("openrouter", "sk-or-", r"sk-or-[\w-]{16,}"),
     ("langfuse", "sk-lf-", r"sk-lf-[\w-]{16,}"),
+    ("letta", "sk-let-", START + r"sk-let-[A-Za-z0-9+/=]{40,}"),
     # The digit excludes CSS names such as sk-fading-circle; the limit keeps the time linear.
     # Key types of OpenSSH (sk-ecdsa-sha2-nistp256) have digits too, but only lower-case words.
     (
@@ -32,7 +33,7 @@ MODELS: Final[tuple[tuple[str, ...], ...]] = (
         r"(?i)sk-[\w-]{16}",
     ),
     ("google", "AIza", r"AIza[\w-]{30,}", r"AIza[\w-]{16}"),
-    ("google-oauth", "ya29. GOCSPX- 1//0", r"(?:ya29\.|GOCSPX-|\b1//0)[\w-]{16,}"),
+    ("google-oauth", "ya29. GOCSPX- 1//0", r"(?:ya29\.(?:c\.)?|GOCSPX-|\b1//0)[\w-]{16,}"),
     (
         "huggingface",
         "hf_ api_org_",
@@ -62,7 +63,7 @@ MODELS: Final[tuple[tuple[str, ...], ...]] = (
     ("firecrawl", "fc-", START + r"fc-[a-f0-9]{32}", r"(?i)fc-[a-f0-9]{8}"),
     ("elevenlabs", "sk_", START + r"sk_[a-f0-9]{40,}", r"(?i)sk_[a-f0-9]{8}"),
     ("anyscale", "esecret_", r"esecret_[A-Za-z0-9]{20,}"),
-    ("runpod", "rpa_", START + r"rpa_[A-Z0-9]{30,}", r"rpa_[A-Z0-9]{16}"),
+    ("runpod", "rpa_", START + r"rpa_[A-Z0-9]{30,}[a-z0-9]{0,12}", r"rpa_[A-Z0-9]{16}"),
     ("wandb", "wandb_v1_", r"wandb_v1_[\w-]{20,}"),
     ("google-auth", "AQ.Ab8", START + r"AQ\.Ab8[\w-]{30,}"),
     ("helicone", "-helicone-", START + r"[spr]k-helicone-[\w-]{20,}"),
@@ -74,6 +75,12 @@ MODELS: Final[tuple[tuple[str, ...], ...]] = (
     ("dify", "app-", START + r"app-[A-Za-z0-9]{24}" + END, r"app-[A-Za-z0-9]{24}"),
     ("cursor", "key_", START + r"key_[a-f0-9]{64}" + END, r"key_[a-f0-9]{64}"),
     ("composio", "ak_", START + r"ak_[\w-]{20}(?![\w-])", r"ak_[\w-]{20}"),
+    (
+        "zhipu",
+        ".",
+        r"(?<![\w.])[a-f0-9]{32}\.[A-Za-z0-9]{16}(?![\w.])",
+        r"[a-f0-9]{32}\.[A-Za-z0-9]{16}",
+    ),
     ("n8n", "n8n_api_", r"n8n_api_[\w-]{30,}"),
     ("apify", "apify_api_", r"apify_api_[A-Za-z0-9]{30,}"),
     ("zep", "z_eyJ", START + r"z_eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),

@@ -27,18 +27,20 @@ _GROUPS: Final = (
         "[a-f0-9]",
         32,
         "pk_ pl_ cu_ fhb- inc_ rootly_ shptka_ zpka_ ptk_c_ cpk_ standard_ packagist_ort_ "
-        "packagist_out_ packagist_uut_ packagist_urt_ depot_org_ depot_project_ depot_user_ "
+        "ck_ cs_ SEC EXO packagist_out_ packagist_uut_ packagist_urt_ packagist_ack_ depot_org_ depot_project_ depot_user_ "
         "privkey: auth_tokens/",
     ),
     ("[a-f0-9]", 28, "key_"),
     ("[A-Za-z0-9]", 16, "endr+"),
     ("[A-Za-z0-9+/]", 40, "essu_ ptr_"),
     ("[a-z0-9]", 24, "ion_ da2- retool_ sk_"),
+    ("[A-Za-z0-9]", 24, "dataset- pat_ ucat_ ste- arc_ t-g104"),
+    (HEX_ID, 0, "waka_ ctx7sk- ovsxp_ luma-"),
     (r"[\w-]", 24, "Mid-server- fnA"),
     (
         r"[\w-]",
         40,
-        "b_ csb_v1_ mka_ sand_ prod_ sktsec_ mnzconf. 4/0A mfa. ory_at_ ory_rt_ ory_ac_",
+        "nk- b_ csb_v1_ mka_ sand_ prod_ sktsec_ mnzconf. 4/0A mfa. ory_at_ ory_rt_ ory_ac_",
     ),
 )
 
@@ -53,7 +55,7 @@ def prefixed_rows() -> Iterator[tuple[str, str, str, str]]:
     for alphabet, least, prefixes in _GROUPS:
         for prefix in prefixes.split():
             spelled = prefix.replace(".", r"\.").replace("+", r"\+")
-            random = f"{spelled}{alphabet}{{{least}}}"
+            random = f"{spelled}{alphabet}" + (f"{{{least}}}" if least else "")
             yield PREFIXED, prefix, f"{START}{random}{_ENDINGS}{END}", random
     for word in (
         *("pat", "sk", "at", "rt", "pt"),

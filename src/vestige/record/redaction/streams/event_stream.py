@@ -29,7 +29,7 @@ SHAPE_STRINGS_MAX = 64
 SHAPE_LENGTH_MAX = 16 * 1024
 """Bytes. A longer event (the last one of Responses) is rare, and is read by itself."""
 
-LINE_MIN = 6
+LINE_MIN = 5
 """Bytes. Shorter lines are not events with a string."""
 
 PREFIX_MIN = 16
