@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support import secret_corpus
+from support.secret_corpus import Maker, make
 from vestige.record.redaction.masking import MARK
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.redaction.secret_patterns import LONG_TEXT, is_placeholder, move_start
@@ -17,40 +19,42 @@ from vestige.record.redaction.shapes.service_key_patterns import PROVIDERS, STAR
 REDACTOR = Redactor()
 FILL = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
 HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f9"
-UPPER = "A1B2C3D4E5F6G7H8"
 
-# Built from parts, so that no host's secret scanner takes this file for a leak.
 SHAPES = {
-    "openai": "sk-" + "proj-" + FILL,
-    "anthropic": "sk-" + "ant-api03-" + FILL,
-    "openrouter": "sk-" + "or-v1-" + HEX,
-    "langfuse": "sk-" + "lf-" + FILL,
-    "google": "AI" + "za" + FILL[:35],
-    "google-oauth": "GOC" + "SPX-" + FILL,
-    "aws": "AK" + "IA" + UPPER,
-    "github": "gh" + "p_" + FILL,
-    "gitlab": "glp" + "at-" + FILL,
-    "slack": "xo" + "xb-" + FILL,
-    "stripe": "sk" + "_live_" + FILL,
-    "stripe-webhook": "wh" + "sec_" + FILL,
-    "huggingface": "h" + "f_" + FILL,
-    "groq": "gs" + "k_" + FILL,
-    "xai": "xa" + "i-" + FILL,
-    "replicate": "r" + "8_" + FILL,
-    "perplexity": "pp" + "lx-" + FILL,
-    "tavily": "tv" + "ly-" + FILL,
-    "npm": "np" + "m_" + FILL,
-    "pypi": "py" + "pi-AgEI" + FILL,
-    "sendgrid": "S" + "G." + FILL[:22] + "." + FILL,
-    "twilio": "S" + "K" + HEX[:32],
-    "digitalocean": "do" + "p_v1_" + HEX,
-    "linear": "li" + "n_api_" + FILL,
-    "notion": "nt" + "n_" + FILL,
-    "databricks": "da" + "pi" + HEX[:32],
-    "vestige": "vst" + "g_0a1b2c3d_" + FILL,
-    "vault": "hv" + "s." + FILL,
-    "jwt": "ey" + "J" + FILL + ".ey" + "J" + FILL + "." + FILL,
+    rule: make(secret_corpus.SHAPES[rule][0], Maker(1))
+    for rule in [
+        "openai",
+        "anthropic",
+        "openrouter",
+        "langfuse",
+        "google",
+        "google-oauth",
+        "aws",
+        "github",
+        "gitlab",
+        "slack",
+        "stripe",
+        "stripe-webhook",
+        "huggingface",
+        "groq",
+        "xai",
+        "replicate",
+        "perplexity",
+        "tavily",
+        "npm",
+        "pypi",
+        "sendgrid",
+        "twilio",
+        "digitalocean",
+        "linear",
+        "notion",
+        "databricks",
+        "vestige",
+        "vault",
+        "jwt",
+    ]
 }
+"""By rule: a secret of its shape."""
 PEM = "\n".join(
     [
         "-----BEGIN RSA " + "PRIVATE KEY-----",

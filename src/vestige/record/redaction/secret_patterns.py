@@ -426,7 +426,6 @@ _TEXTUAL: Final = (
 
 _CHECKS: Final = {
     "twilio": _is_no_order,
-    "zhipu": lambda match: grade(match["secret"][33:]) == STRONG,
     "facebook-app": _is_strong,
     "square": _is_strong,
     "lob": _is_strong,
@@ -445,7 +444,7 @@ _CHECKS: Final = {
     **dict.fromkeys(("novita", "phabricator", "sanity", "trigger"), _is_strong),
 }
 
-_UNHINTED_NAMES: Final = ("vault-legacy", "mailgun-domain", "zhipu", "fal")
+_UNHINTED_NAMES: Final = ("vault-legacy",)
 """Rules whose literal is in most lines, so that it cannot be a hint."""
 
 

@@ -75,12 +75,6 @@ MODELS: Final[tuple[tuple[str, ...], ...]] = (
     ("dify", "app-", START + r"app-[A-Za-z0-9]{24}" + END, r"app-[A-Za-z0-9]{24}"),
     ("cursor", "key_", START + r"key_[a-f0-9]{64}" + END, r"key_[a-f0-9]{64}"),
     ("composio", "ak_", START + r"ak_[\w-]{20}(?![\w-])", r"ak_[\w-]{20}"),
-    (
-        "zhipu",
-        ".",
-        r"(?<![\w.])[a-f0-9]{32}\.[A-Za-z0-9]{16}(?![\w.])",
-        r"[a-f0-9]{32}\.[A-Za-z0-9]{16}",
-    ),
     ("n8n", "n8n_api_", r"n8n_api_[\w-]{30,}"),
     ("apify", "apify_api_", r"apify_api_[A-Za-z0-9]{30,}"),
     ("zep", "z_eyJ", START + r"z_eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),

@@ -276,12 +276,6 @@ PROVIDERS: Final[tuple[tuple[str, ...], ...]] = (
     ("brevo", "xkeysib- xsmtpsib-", r"x(?:key|smtp)sib-[a-f0-9]{40,}(?:-[A-Za-z0-9]{8,})?"),
     ("make-webhook", ".make.com/", r"hook\.[a-z0-9]{2,8}\.make\.com/(?P<secret>[a-z0-9]{24,})"),
     ("mailgun", "key-", START + r"(?:pub)?key-[a-f0-9]{32}" + END, r"key-[a-f0-9]{32}"),
-    (
-        "mailgun-domain",
-        "-",
-        r"(?<![\w-])[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}(?![\w-])",
-        r"[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}",
-    ),
     ("mailersend", "mlsn.", START + r"mlsn\.[a-f0-9]{60,}"),
     (
         "onesignal",
@@ -336,7 +330,6 @@ PROVIDERS: Final[tuple[tuple[str, ...], ...]] = (
         ":production. :development.",
         r"[\w*-]{1,40}:(?:production|development)\.[a-f0-9]{40,}",
     ),
-    ("fal", "-", START + HEX_ID + ":[a-f0-9]{32}" + END, HEX_ID + ":[a-f0-9]{32}"),
     (
         "tiktok",
         "act.",
@@ -516,7 +509,7 @@ PROVIDERS: Final[tuple[tuple[str, ...], ...]] = (
         "lambda",
         "secret_",
         START + r"secret_[\w-]{1,40}_[a-z0-9]{32}\.[A-Za-z0-9]{32}" + END,
-        r"_[a-z0-9]{32}\.[A-Za-z0-9]{16}",
+        r"secret_[\w-]{34}",
     ),
     ("volcengine", "AKLT", START + r"AKLT[A-Za-z0-9]{40,}={0,2}", r"AKLT[A-Za-z0-9]{16}"),
     (
