@@ -44,7 +44,8 @@ REDACTOR = Redactor()
         '{"password": ["This field may not be blank."]}',
         '{"login.password": "Password", "login.token": "Token"}',
         "RESULT_INVALID_CREDENTIALS = 49\nNAMETYPE_PASSWORD      = 2",
-        "import re\ndef f(self):\n    return self.a()\nself.b(1)\nrequest['Credential'] = b'\\x00'*8\n"
+        "import re\ndef f(self):\n    return self.a()\nself.b(1)\n"
+        "request['Credential'] = b'\\x00'*8\n"
         'NTPASSWORD = b"NTPASSWORD\\0"\nsecret = "%s\\\\%s$:%s:%s:::" % (a, b, c, d, e)',
         "'unicodePwd': '1.2.840.113556.1.4.90', 'code': '\"{}\"'",
         "f'LsaSecretKey: 0x{hexlify(self.__LSAKey).decode()}'",
@@ -52,7 +53,8 @@ REDACTOR = Redactor()
         "# changepasswd.py j.doe@192.168.1.11",
         "self._pwd = 'C:\\\\windows\\\\system32'",
         '  reason:\n    | "oidc_token"\n    | "saml_token_of_a_user";\n',
-        '  "GET /orgs/{org}/personal-access-tokens",\n  "GET /orgs/{org}/tokens/{id}/repositories",',
+        '  "GET /orgs/{org}/personal-access-tokens",\n'
+        '  "GET /orgs/{org}/tokens/{id}/repositories",',
         "client_secret: this.#clientAuthentication.clientSecret || '',",
         "  - token: The token\n    value: The trailer value\n",
         '"ATOM", "RFC-3339", "COOKIE", "RFC-822"',

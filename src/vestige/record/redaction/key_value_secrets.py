@@ -82,7 +82,8 @@ _ASSIGNS = re.compile(
 """With the signs of bold text in Markdown: `**Password:** x`, `**Password**: x`."""
 _ENTITY = r"&(?:quot|apos|#0?3[49]|#x2[27]);"
 _LABELLED = re.compile(
-    r"""[ ]?:?[ ]?</(?:b|strong|em|td|th|dt|label|span)>:?\s{0,8}(?:<(?:td|dd|code|span|b)\b[^<>]{0,40}>)?"""
+    r"""[ ]?:?[ ]?</(?:b|strong|em|td|th|dt|label|span)>:?\s{0,8}"""
+    r"""(?:<(?:td|dd|code|span|b)\b[^<>]{0,40}>)?"""
     r"""\s{0,4}(?P<v>[^<>\s]{4,256})"""
 )
 """The value after a label in HTML: `<b>Password:</b> x`, `<td>Token</td><td>x</td>`."""

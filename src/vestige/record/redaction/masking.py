@@ -150,7 +150,8 @@ _ABOUT = _set(
     "strategy mode kind lockers locker group groups role roles user users owner email supported "
     "middleware plugin module package lib fixture endpoints entry entries item items "
     "prefix suffix separator char chars re spec template tag tags title placeholder "
-    "port ports encoding py js ts sh rb less free hasher fingerprint checksum stdin fd from so selection expression behavior behaviour"
+    "port ports encoding py js ts sh rb less free hasher fingerprint checksum stdin fd from so "
+    "selection expression behavior behaviour"
 )
 """Words after a secret's word in a key that is about the secret: `token_count`."""
 

@@ -43,14 +43,16 @@ _VENDOR: Final = (
 _SAMPLE: Final = "secret|token|test|fake|dummy|example|sample|mock|demo|your|my|api|key|here"
 
 _PLACEHOLDER: Final = (
-    r"(?i:none|null|nil|true|false|yes|no|on|off|undefined|\*+|\.{2,}|…|x{3,}|-+|_+|\[?_*redacted_*\]?|n/a"
+    r"(?i:none|null|nil|true|false|yes|no|on|off|undefined|\*+|\.{2,}|…|x{3,}|-+|_+"
+    r"|\[?_*redacted_*\]?|n/a"
     r"|\[?filtered\]?|\.[a-z_]{6,}|(?:os\.)?environ/\w+"
     r"|(?:none|null|true|false)[.]|(?:bearer|basic|token)(?:%20|\+)"
     rf"|(?:{_VENDOR}|[a-z]{{0,5}})(?:\.{{3}}|…|\*{{3,}})|[\w-]{{0,4}}\*{{4,}}[\w-]{{0,4}}"
     rf"|\*{{3,}}[a-z]+\*{{3,}}|[0-9a-f]{{0,2}}x{{6,}}|{_VENDOR}x{{6,16}}"
     rf"|{_VENDOR}(?:[a-z0-9]{{1,4}}|(?:(?:{_SAMPLE})[-_]?){{1,5}}[0-9]{{0,4}})"
     r"|[0-9]{4}[-.][0-9]{2}[-.][0-9]{2}T[0-9:.]{5,18}Z?|[\w-]{0,8}\$\([^()]{1,80}\)"
-    r"|(?:[<>]=?|[~^])?[0-9]{1,3}\.[0-9]{1,4}\.[0-9]{1,6}|(?:[0-9]{1,7}\.){3,}[0-9]{1,7}|\+ ?[a-z_$][\w$.()]{0,80} ?\+"
+    r"|(?:[<>]=?|[~^])?[0-9]{1,3}\.[0-9]{1,4}\.[0-9]{1,6}"
+    r"|(?:[0-9]{1,7}\.){3,}[0-9]{1,7}|\+ ?[a-z_$][\w$.()]{0,80} ?\+"
     r"|0x[0-9a-f]{1,8}|__[a-z_]{1,40}__|eyJ[\w-]{0,24}\.{3,}|(?-i:[A-Z]{3,}(?:\.[A-Z]{3,}){2})"
     r"|(?:my[-_])?(?:fake|dummy|mock|sample|example|placeholder)[-_][a-z_-]{0,40}"
     r"|(?:insert|enter|put|replace|change)[-_ ](?:me|with|your|the|in|it)\b.{0,60}|your[-_ ].{0,60}"
@@ -148,7 +150,7 @@ def grade(value: str) -> int:
 
 
 def _ends_in_random_part(value: str) -> bool:
-    """Return whether the second of two parts is random, unlike an attribute: `a1b2c3.qkp08xf...`."""
+    """Return whether the second of two parts is random: `a1b2c3.qkp08xf...`."""
     first, _, last = value.partition(".")
     if not (first.isalnum() and last.isalnum() and len(last) >= 14 and not last.isalpha()):
         return False

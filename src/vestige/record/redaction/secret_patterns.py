@@ -333,7 +333,8 @@ _TEXTUAL: Final = (
         rf"|;&\\]{{0,120}}?[ \t]-p(?=\S)"
         rf"|redis-cli\b[^\n|;&\\]{{0,80}}?[ \t](?:-a|--pass)[ \t]{{1,4}}"
         rf"|ldap(?:search|modify|add|delete|passwd|whoami)\b[^\n|;&\\]{{0,160}}?[ \t]-w[ \t]{{0,4}}"
-        rf"|(?:docker|podman|nerdctl|skopeo|oras|helm registry)[ \t]{{1,4}}login\b[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{0,4}}"
+        rf"|(?:docker|podman|nerdctl|skopeo|oras|helm registry)[ \t]{{1,4}}login\b"
+        rf"[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{0,4}}"
         rf"|mongo(?:sh|dump|restore|import|export)?\b[^\n|;&\\]{{0,120}}?[ \t]-p[ \t]{{1,4}})"
         rf"[ \t]{{0,4}}(?:{_QUOTE})?(?P<secret>[^\s\"'\\-][^\s\"'\\]{{2,128}})",
         None,

@@ -140,12 +140,14 @@ COMMANDS: Final = (
     (
         "call-argument",
         (".login(",),
-        rf"\.login\(\s{{0,4}}[^,()\n]{{1,128}},\s{{0,4}}{_QUOTE}(?P<secret>[^\"'\\\s]{{6,256}}){_QUOTE}",
+        rf"\.login\(\s{{0,4}}[^,()\n]{{1,128}},\s{{0,4}}{_QUOTE}"
+        rf"(?P<secret>[^\"'\\\s]{{6,256}}){_QUOTE}",
     ),
     (
         "curl-user",
         ("curl ",),
-        rf"\bcurl\b{_ARGUMENTS}[ \t]-u[ \t]{{0,4}}(?:{_QUOTE})?(?P<secret>[\w-]{{20,256}}):(?=[\"'\\\s])",
+        rf"\bcurl\b{_ARGUMENTS}[ \t]-u[ \t]{{0,4}}(?:{_QUOTE})?"
+        r"(?P<secret>[\w-]{20,256}):(?=[\"'\\\s])",
     ),
     ("cli-login", ("cqlsh ",), rf"\bcqlsh\b{_ARGUMENTS}[ \t]-p[ \t]{{0,4}}{_VALUE}"),
     (
@@ -464,9 +466,11 @@ COMMANDS: Final = (
     (
         "call-argument",
         (".fill(", ".type(", "send_keys(", "sendKeys(", "press_sequentially("),
-        rf"(?:(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}[\])]{{1,3}}\.(?:fill|type|send_?keys|sendKeys"
+        rf"(?:(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}[\])]{{1,3}}"
+        r"\.(?:fill|type|send_?keys|sendKeys"
         rf"|press_sequentially)\(\s{{0,4}}"
-        rf"|\.(?:fill|type)\(\s{{0,4}}{_QUOTE}[^\"'\n]{{0,64}}(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}"
+        rf"|\.(?:fill|type)\(\s{{0,4}}{_QUOTE}[^\"'\n]{{0,64}}"
+        rf"(?i:passw(?:or)?d)[^\"'\n]{{0,24}}{_QUOTE}"
         rf"\s{{0,4}},\s{{0,4}}){_QUOTE}(?P<secret>[^\"'\\\n]{{4,256}})",
     ),
     (

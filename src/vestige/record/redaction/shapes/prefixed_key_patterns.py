@@ -27,7 +27,8 @@ _GROUPS: Final = (
         "[a-f0-9]",
         32,
         "pk_ pl_ cu_ fhb- inc_ rootly_ shptka_ zpka_ ptk_c_ cpk_ standard_ packagist_ort_ "
-        "ck_ cs_ SEC EXO packagist_out_ packagist_uut_ packagist_urt_ packagist_ack_ depot_org_ depot_project_ depot_user_ "
+        "ck_ cs_ SEC EXO packagist_out_ packagist_uut_ packagist_urt_ "
+        "packagist_ack_ depot_org_ depot_project_ depot_user_ "
         "privkey: auth_tokens/",
     ),
     ("[a-f0-9]", 28, "key_"),
