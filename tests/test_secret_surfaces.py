@@ -61,10 +61,13 @@ NOT_IN_BASE64 = (
     *("vault old", "twilio", "mailchimp", "discord", "asana", "telegram", "azure ad", "sanity"),
     *("beamer", "jwk, private", "percent", "camel case", "setting in a message", "Terraform"),
     *("7z -p", "Chinese", "base64", "odbc.ini", "kaggle", "postfix", "php ini", "column"),
-    *("yaml block", "pure-ftpd", "gluster"),
+    *("yaml block", "pure-ftpd", "gluster", "text pw", "text admin pw"),
 )
 """Texts without a literal of four characters, or encoded twice (decision 0320)."""
-NOT_IN_URLS = ("percent", "Spanish", "Chinese", "base64", "camel case, pass", "two words", "7z -p")
+NOT_IN_URLS = (
+    *("percent", "Spanish", "Chinese", "base64", "camel case, pass", "two words", "7z -p"),
+    "in Unicode",
+)
 """Texts that are encoded already, or have letters that a URL encodes in several bytes."""
 
 BATCH = 24

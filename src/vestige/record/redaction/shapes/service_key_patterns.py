@@ -316,7 +316,7 @@ PROVIDERS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     ("ebay", "PRD- SBX-", START + r"(?:PRD|SBX)-[a-f0-9]{12}(?:-[a-f0-9]{4}){4}" + END),
     ("matrix", "syt_", START + r"syt_[A-Za-z0-9]{2,64}_[A-Za-z0-9]{20}_[A-Za-z0-9]{6}" + END),
-    ("boundary", "_s1", START + r"at_[A-Za-z0-9]{10}_s1[A-Za-z0-9]{60,}", r"at_[A-Za-z0-9]{10}_s1"),
+    ("boundary", "at_", START + r"at_[A-Za-z0-9]{10}_s1[A-Za-z0-9]{60,}", r"at_[A-Za-z0-9]{10}_s1"),
     ("imagekit", "private_", START + r"private_[A-Za-z0-9+/]{27}=", r"private_[A-Za-z0-9+/]{16}"),
     (
         "airtable-oauth",
