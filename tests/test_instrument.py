@@ -197,6 +197,7 @@ def pairs(run: Run) -> list[tuple[SpanInfo, SpanInfo]]:
 # --- the two sides --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_diff_shows_what_a_middleware_changed(
     home: Home, recorder: Recorder, url: str, read_runs: Callable[[], list[Run]]
 ) -> None:
@@ -246,6 +247,7 @@ def test_what_nobody_changed_is_the_same(
     assert "hunter2-hunter2" not in str(step.attributes["extra_headers"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instrumented", [True, False])
 def test_every_way_to_ask_works_as_before(
     home: Home, recorder: Recorder, url: str, read_runs: Callable[[], list[Run]], instrumented: bool
@@ -291,6 +293,7 @@ def test_every_way_to_ask_works_as_before(
     assert recorder.faults == {}
 
 
+@pytest.mark.slow
 def test_async_clients_too(
     home: Home, recorder: Recorder, url: str, read_runs: Callable[[], list[Run]]
 ) -> None:
@@ -405,6 +408,7 @@ def test_who_asks_whether_a_method_is_async_gets_the_answer_of_before(url: str) 
     assert all(before == after for before, after in found)
 
 
+@pytest.mark.slow
 def test_a_failure_of_ours_is_counted_and_not_raised(recorder: Recorder, url: str) -> None:
     """The call goes out as if we were not there."""
     client = vestige.instrument_openai(openai_client(url))
@@ -427,6 +431,7 @@ def test_a_failure_of_ours_is_counted_and_not_raised(recorder: Recorder, url: st
     }
 
 
+@pytest.mark.slow
 def test_what_an_answer_asks_for_is_remembered(
     home: Home, recorder: Recorder, url: str, read_runs: Callable[[], list[Run]]
 ) -> None:

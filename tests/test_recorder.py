@@ -58,6 +58,7 @@ def test_the_component_is_the_handle_s_and_cannot_be_spoofed() -> None:
     assert recorder.spans[0].component == "billing"
 
 
+@pytest.mark.slow
 def test_a_fake_clock_makes_every_byte_the_same() -> None:
     """Clock and ids are injected: two runs of one program write one text."""
 
@@ -102,6 +103,7 @@ def test_two_recorders_on_one_home_are_one_writer(home: Home) -> None:
     assert any(isinstance(record, Log) and record.message == "still here" for record in found)
 
 
+@pytest.mark.slow
 def test_recorders_that_come_and_go_in_many_threads_lose_nothing(home: Home) -> None:
     """One process span for each journal, all closed, and in the end nothing of ours is left."""
     start = threading.Thread.start
@@ -127,6 +129,7 @@ def test_recorders_that_come_and_go_in_many_threads_lose_nothing(home: Home) -> 
     assert threading.Thread.start is start
 
 
+@pytest.mark.slow
 def test_recorders_of_two_homes_are_two_writers(tmp_path: Path) -> None:
     """They do not hear each other."""
     a, b = vestige.Recorder(tmp_path / "a"), vestige.Recorder(tmp_path / "b")
@@ -626,6 +629,7 @@ def test_a_report_goes_on_while_other_threads_count_faults(home: Home) -> None:
     assert any(isinstance(record, Log) for record in records(home))
 
 
+@pytest.mark.slow
 def test_a_second_home_of_a_process_knows_nothing_of_the_first(tmp_path: Path) -> None:
     with vestige.Recorder(tmp_path / "one") as one, one.run("outer") as outer:
         with vestige.Recorder(tmp_path / "two") as two, two.run("inner"):
@@ -639,6 +643,7 @@ def test_a_second_home_of_a_process_knows_nothing_of_the_first(tmp_path: Path) -
     assert [run.info.outcome for run in runs] == ["ok", "ok"]
 
 
+@pytest.mark.slow
 def test_a_recorder_accepts_the_old_name_of_crash_hooks_and_no_other_name(tmp_path: Path) -> None:
     before = sys.excepthook
     with vestige.Recorder(tmp_path, last_words=False):

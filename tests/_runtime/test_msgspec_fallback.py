@@ -161,6 +161,7 @@ def test_a_hook_encodes_other_types_as_with_msgspec() -> None:
     assert pure.json.encode(with_raw, enc_hook=str) == b'{"path":"a","raw":[1]}'
 
 
+@pytest.mark.slow
 def test_every_use_of_msgspec_in_the_recorder_works_with_the_replacement() -> None:
     """A missing argument is only noticed where msgspec cannot be imported."""
     for path, use in uses_of_msgspec():

@@ -129,6 +129,7 @@ def test_limits_of_an_inner_trace_hold_while_it_lasts(data_dir: Path) -> None:
     assert run.run["status"] == "error"
 
 
+@pytest.mark.slow
 def test_calls_that_vestige_recorded_count_too(data_dir: Path) -> None:
     """A span of type llm, from wherever, is a call of a model."""
     with pytest.raises(AgentDbgGuardrailExceeded), traced_run("mixed", max_llm_calls=1):

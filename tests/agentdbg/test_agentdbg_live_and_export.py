@@ -40,6 +40,7 @@ def busy_run() -> None:
         raise ValueError("bad")
 
 
+@pytest.mark.slow
 def test_live_and_export_give_the_same_events(data_dir: Path, home: Home, tmp_path: Path) -> None:
     """Ids, order, payloads and all: a second export keeps the ids of events.
 

@@ -75,6 +75,7 @@ def test_an_error_does_not_tell_a_secret(data_dir: Path) -> None:
     assert KEY not in text and PASSWORD not in text
 
 
+@pytest.mark.slow
 def test_more_keys_can_be_named(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the run directory whatever is under them, in the journal too; and known words named
     again do not make counters secret."""

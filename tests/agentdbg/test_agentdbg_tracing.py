@@ -322,6 +322,7 @@ def test_threads_that_begin_at_once_have_one_recorder(data_dir: Path) -> None:
     assert len({id(one) for one in found}) == 1
 
 
+@pytest.mark.slow
 def test_spans_of_vestige_in_the_same_run_are_events_with_parent_and_duration(
     data_dir: Path,
 ) -> None:

@@ -23,6 +23,7 @@ def _left_behind(folder: Path) -> SuiteRecorder:
     return suite
 
 
+@pytest.mark.slow
 def test_the_case_that_was_running_is_unknown_and_the_rest_is_kept(tmp_path: Path) -> None:
     """Counters, seed, environment, attachments: as if the suite had ended there."""
     suite = _left_behind(tmp_path)

@@ -541,6 +541,7 @@ def test_a_span_that_a_run_has_not_leads_to_those_that_it_has(recorded: Home) ->
     assert message in vestige("span", f"{run}.s99").stderr
 
 
+@pytest.mark.slow
 def test_another_home_is_asked_for_by_option(recorded: Home, tmp_path: Path) -> None:
     """--home wins over the environment."""
     other = tmp_path / "other"

@@ -59,6 +59,7 @@ def test_steps_are_examples_with_the_history_before_them(home: Path, tmp_path: P
     assert second["labels"] == {"status": "ok"}
 
 
+@pytest.mark.slow
 def test_runs_of_one_task_are_on_one_side_and_stay_there(home: Path, tmp_path: Path) -> None:
     sides: dict[str, set[str]] = {}
     for number in range(8):

@@ -387,6 +387,7 @@ def test_a_diff_of_two_snapshots_says_what_became_of_the_state(bundle: Path) -> 
     assert run("diff", f"{bundle}#99", f"{bundle}#7").exit_code == 2
 
 
+@pytest.mark.slow
 def test_two_bundles_are_compared_side_by_side(bundle: Path, tmp_path: Path) -> None:
     from uuid import UUID
 

@@ -42,6 +42,7 @@ def recorded(home: Home) -> Home:
 # --- notes ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_note_is_written_and_read_by_every_door(recorded: Home) -> None:
     """About the run or a span; shown small by `overview` and `span`; the same as data."""
     run = data_of("list")["runs"][0]["short_id"]
@@ -84,6 +85,7 @@ def test_a_note_that_cannot_be_kept_says_why(
     assert result.stderr.count("\n") <= 1
 
 
+@pytest.mark.slow
 def test_notes_travel_in_a_bundle_both_ways(recorded: Home, tmp_path: Path) -> None:
     """Out, into another home, on with a note from there, and back: each note once."""
     run = data_of("list")["runs"][0]["id"]

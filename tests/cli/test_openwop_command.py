@@ -85,6 +85,7 @@ def test_a_run_goes_out_and_comes_in_by_the_command_line(home: Home, tmp_path: P
     assert not any(secret in shown.stdout for secret in SECRETS.values())
 
 
+@pytest.mark.slow
 def test_lines_that_are_read_one_at_a_time_make_the_same_bundle(home: Home) -> None:
     """A long run's lines are not all loaded for a bundle that holds few of them."""
     run_id = record_everything(home, fails=True)

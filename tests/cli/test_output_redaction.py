@@ -112,6 +112,7 @@ def test_the_transcript_shows_the_answer_redacted(leaky: Home) -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_tool_of_the_mcp_server_gives_it_out(leaky: Home) -> None:
     values: dict[str, Any] = {
         "id": "r2",

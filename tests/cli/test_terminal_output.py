@@ -51,6 +51,7 @@ def test_the_steps_of_a_run_fit_the_width_of_the_terminal(many_runs: Home, colum
     assert width(step) == columns and step.endswith("…")
 
 
+@pytest.mark.slow
 def test_an_explicit_limit_overrules_the_token_budget(many_runs: Home) -> None:
     piped = vestige("list", "--limit", "50").stdout.splitlines()
     default = vestige("list").stdout
@@ -80,6 +81,7 @@ def test_a_long_answer_goes_through_the_pager(many_runs: Home, tmp_path: Path) -
     assert "PAGED" not in short and short.count("a rather long") == 4
 
 
+@pytest.mark.slow
 def test_runs_are_sorted_by_any_column(many_runs: Home) -> None:
     by_name = vestige("list", "--sort", "name", "--limit", "3").stdout
     longest = vestige("list", "--sort", "duration", "--reverse", "--limit", "2").stdout

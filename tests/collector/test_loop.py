@@ -159,6 +159,7 @@ def test_a_recorder_with_a_collector_fills_the_store_by_itself(
     assert not is_running(int(done.stdout))
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_started_again_while_the_program_closes_goes_too(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

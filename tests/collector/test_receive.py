@@ -44,6 +44,7 @@ def receive(home: Home, *deliveries: Delivery) -> list[object]:
         return list(receiver.ingest(deliveries))
 
 
+@pytest.mark.slow
 def test_a_parcel_taken_twice_is_there_once_with_its_long_bodies(
     home: Home, tmp_path: Path
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_parcel_taken_twice_is_there_once_with_its_long_bodies(
         assert not store.has_run(run_id)
 
 
+@pytest.mark.slow
 def test_a_run_with_the_id_of_another_tenants_is_stored_under_its_own(
     home: Home, tmp_path: Path
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_run_with_the_id_of_another_tenants_is_stored_under_its_own(
         assert store.has_run(its_own) and not store.has_run(mine)
 
 
+@pytest.mark.slow
 def test_another_tenants_writer_cannot_be_spoken_for(home: Home, tmp_path: Path) -> None:
     """Else numbers that its owner has yet to send would be known already, and dropped."""
     there = Home(tmp_path / "there")
@@ -125,6 +128,7 @@ def test_another_tenants_writer_cannot_be_spoken_for(home: Home, tmp_path: Path)
         assert [store.load_run(each).info.name for each in store.run_ids()].count("agent") == 1
 
 
+@pytest.mark.slow
 def test_a_writer_elsewhere_is_not_dead_because_it_has_no_lock_here(
     home: Home, tmp_path: Path
 ) -> None:
@@ -156,6 +160,7 @@ def test_a_writer_elsewhere_is_not_dead_because_it_has_no_lock_here(
     assert [log.seq for log in stamped.logs] == [log.seq for log in at_home.logs]
 
 
+@pytest.mark.slow
 def test_a_machine_that_vanished_leaves_no_run_running_and_may_come_back(
     home: Home, tmp_path: Path
 ) -> None:
@@ -190,6 +195,7 @@ def test_a_machine_that_vanished_leaves_no_run_running_and_may_come_back(
     assert [log.message for log in back.logs] == ["back again"]  # the stamp is withdrawn
 
 
+@pytest.mark.slow
 def test_the_fault_of_a_process_elsewhere_becomes_the_body_of_its_stamp(
     home: Home, tmp_path: Path
 ) -> None:
@@ -216,6 +222,7 @@ def test_what_is_acknowledged_outlives_a_power_cut(home: Home) -> None:
     assert mode == 2
 
 
+@pytest.mark.slow
 def test_a_local_program_that_joins_a_foreign_run_does_not_hold_up_the_collector(
     home: Home, tmp_path: Path
 ) -> None:
@@ -271,6 +278,7 @@ def test_numbers_full_of_holes_are_refused_and_backwards_ones_are_not(tmp_path: 
     assert runs_of(there)[run_id].info.log_count == 5_000
 
 
+@pytest.mark.slow
 def test_who_does_not_wait_for_a_reply_any_more_keeps_nobody_else_waiting(home: Home) -> None:
     """A request whose client went away may be cancelled; the others are answered."""
     intake = Intake(home)
@@ -281,6 +289,7 @@ def test_who_does_not_wait_for_a_reply_any_more_keeps_nobody_else_waiting(home: 
     assert reply.problem is None
 
 
+@pytest.mark.slow
 def test_a_store_that_was_put_away_takes_nothing_in_any_more(home: Home, tmp_path: Path) -> None:
     """An acknowledged parcel is in the home's store, not in a file that was deleted."""
     there = Home(tmp_path / "there")

@@ -260,6 +260,7 @@ def test_the_cost_is_that_of_the_snapshot(host: Host) -> None:
 # --- Redaction guarantees -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mask", "omit", "hash"])
 def test_no_answer_and_no_log_line_holds_a_secret(
     mode: str, home: Home, monkeypatch: pytest.MonkeyPatch
@@ -421,6 +422,7 @@ def test_a_run_too_large_for_the_cap_is_a_truncated_prefix(home: Home) -> None:
     assert {**unpacked, "generatedAt": ""} == {**bundle, "generatedAt": ""}
 
 
+@pytest.mark.slow
 def test_the_cap_can_be_raised_and_lowered(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts MAY raise the cap via implementation-defined configuration."""
     with vestige.Recorder(home) as recorder, recorder.run("big") as run:
@@ -642,6 +644,7 @@ def test_an_unknown_workflow_or_request_is_refused(host: Host) -> None:
         host.post("/v1/runs", junk, 400)
 
 
+@pytest.mark.slow
 def test_an_inbound_traceparent_is_honoured(host: Host) -> None:
     """The run's spans stand in the caller's trace; a broken header starts a trace of its own."""
     trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

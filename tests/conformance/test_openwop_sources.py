@@ -69,6 +69,7 @@ def _check(site: Site, run: str) -> Any:
     return bundle
 
 
+@pytest.mark.slow
 def test_a_call_that_the_wire_captured_is_served(home: Home) -> None:
     """Its tokens are the run's usage and cost; its key is nowhere."""
     secret = "sk-proj-wirewirewirewire0001"
@@ -93,6 +94,7 @@ def test_a_call_that_the_wire_captured_is_served(home: Home) -> None:
     assert "127.0.0.1" not in text
 
 
+@pytest.mark.slow
 def test_every_verb_answers_about_a_bundle_file(home: Home, tmp_path: Path) -> None:
     """`vestige VERB F`: an answer, or an error of one line that says what is not in it."""
     run = record_everything(home, fails=True)

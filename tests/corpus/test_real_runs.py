@@ -126,6 +126,7 @@ def test_no_check_fails_and_no_lead_is_of_a_kind_that_real_data_refuted(run_path
     assert [each["kind"] for each in findings if each["cause"] and each["cause"] not in known] == []
 
 
+@pytest.mark.slow
 def test_a_finding_names_every_call_that_repeated_the_error(tmp_path: Path) -> None:
     packed = next(DATA.glob("trail/gaia-01c57271*.gz"))
     path = tmp_path / packed.name.removesuffix(".gz")

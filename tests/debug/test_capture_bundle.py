@@ -410,6 +410,7 @@ def test_a_run_of_a_recorder_travels_in_the_bundle(home: Home, tmp_path: Path) -
     assert answer == b"the answer " * 500
 
 
+@pytest.mark.slow
 def test_a_secret_that_the_run_beside_a_capture_holds_in_clear_is_not_in_the_bundle(
     home: Home, tmp_path: Path
 ) -> None:
@@ -463,6 +464,7 @@ def test_a_bundle_comes_back_where_its_run_was_recorded(home: Home, tmp_path: Pa
     assert two.read_file("artifacts/a.txt") == b"text"
 
 
+@pytest.mark.slow
 def test_a_spool_folder_of_ones_own(tmp_path: Path) -> None:
     """`spool=` says where; without any place that can be written, the temporary folder."""
     made = builder(spool=tmp_path / "mine")

@@ -355,6 +355,7 @@ def test_rotation_by_bytes() -> None:
     assert entries_left[-1].message.startswith("line 49 ")
 
 
+@pytest.mark.slow
 def test_rotation_counts_long_lines_in_full_and_takes_them_from_the_disk(home: Home) -> None:
     """A prompt of megabytes in a context is not in its line, but it is in the bundle."""
     rotation = LogRotationConfig(max_bytes=1_500_000, keep_rotations=2)

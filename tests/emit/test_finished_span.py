@@ -74,6 +74,7 @@ def test_a_secret_in_either_is_masked() -> None:
     assert b"correct-horse" not in text and text.count("…redacted…".encode()) == 2
 
 
+@pytest.mark.slow
 def test_a_sink_gets_the_records_of_its_run_whoever_emits_them(sink: Listening) -> None:
     """Redacted; and as they were given, for one that has rules of its own."""
     one, other = FakeRecorder(), FakeRecorder("/nonexistent/other")

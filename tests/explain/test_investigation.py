@@ -60,6 +60,7 @@ def script(api: str, *steps: Step, **options: Any) -> ScriptedInvestigator:
 # --- claims -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", APIS)
 def test_a_proved_cause_is_reported_and_stored_as_a_note(desk: Home, api: str) -> None:
     ruled_out = claim("s9", "No, it is not.", "The order is not fishy.", "ruled_out")
@@ -215,6 +216,7 @@ def _contents(home: Home) -> dict[str, list[Any]]:
         return {name: store.execute(f"SELECT * FROM {name}").fetchall() for name in chosen}
 
 
+@pytest.mark.slow
 def test_recorded_text_is_fenced_by_a_word_that_it_cannot_contain(desk: Home) -> None:
     model = script("openai", QUERIES, report(WRONG_ORDER))
 
@@ -296,6 +298,7 @@ def test_the_budget_is_never_exceeded(
     assert "report" in json.dumps(model.requests[-1]["tool_choice"])
 
 
+@pytest.mark.slow
 def test_without_reported_counts_the_estimate_counts(long_run: Home) -> None:
     greedy.count = 0  # type: ignore[attr-defined]
     model = script("openai", *[greedy] * 30, fills_answers=True, with_usage=False)
@@ -418,6 +421,7 @@ def test_tool_calls_without_a_usable_id_are_answered(desk: Home, call_id: object
     assert answer["tool_calls"][0]["id"] == result["tool_call_id"] != ""
 
 
+@pytest.mark.slow
 def test_an_answer_of_another_api_is_described_and_not_quoted(desk: Home) -> None:
     text = "data: the run succeeded\n\n"
     for body, found in ((text.encode(), "not a JSON object"), (b'{"x": 1}', "another shape")):

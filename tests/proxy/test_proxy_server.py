@@ -111,6 +111,7 @@ def test_each_request_on_a_websocket_is_a_call(home: Home, certificate: Path) ->
     assert [call["input_tokens"] for call in calls] == [5, 5]
 
 
+@pytest.mark.slow
 def test_other_hosts_are_tunnelled_byte_for_byte(home: Home, certificate: Path) -> None:
     """The program sees the certificate of the host itself, not that of the proxy."""
     trusted = ssl.create_default_context(cafile=str(certificate))
@@ -126,6 +127,7 @@ def test_other_hosts_are_tunnelled_byte_for_byte(home: Home, certificate: Path) 
     assert calls_in(home) == []
 
 
+@pytest.mark.slow
 def test_a_certificate_error_of_the_host_is_passed_on_and_recorded(
     home: Home, tmp_path: Path
 ) -> None:
@@ -175,6 +177,7 @@ def test_plain_http_is_forwarded_and_compressed_requests_are_decoded(home: Home)
     assert call.request == question()
 
 
+@pytest.mark.slow
 def test_the_user_s_own_proxy_is_used(home: Home, certificate: Path, tmp_path: Path) -> None:
     """Here the user's own proxy is another one of ours: the call passes both."""
     other = Home(tmp_path / "other")
@@ -191,6 +194,7 @@ def test_the_user_s_own_proxy_is_used(home: Home, certificate: Path, tmp_path: P
     assert len(calls_in(home)) == 1
 
 
+@pytest.mark.slow
 def test_a_base_url_that_is_called_through_the_proxy_is_one_call(home: Home) -> None:
     """Some programs use HTTP_PROXY for loopback, too."""
     with serve_http1(None) as upstream:

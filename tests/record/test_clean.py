@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from vestige.limits import BATCH_BYTES, LINE_MAX
 from vestige.record.codec import encode, parse_line
 from vestige.record.repair_record import clean_record, shrink_record
@@ -78,6 +80,7 @@ def test_a_line_of_the_worst_record_is_one_that_a_reader_takes() -> None:
     assert "cut by vestige: 250000 characters" in str(parsed.body)
 
 
+@pytest.mark.slow
 def test_a_recorder_makes_a_record_fit_before_it_writes() -> None:
     """The line that reaches the journal is never one that its reader passes over."""
     recorder = FakeRecorder()

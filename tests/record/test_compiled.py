@@ -155,6 +155,7 @@ def test_a_first_scanner_compiles_no_expressions(tmp_path: Path) -> None:
     assert find_database([marker.expression for marker in all_markers()], tmp_path) is None
 
 
+@pytest.mark.slow
 def test_a_scanner_is_completed_once_it_has_scanned_enough(tmp_path: Path) -> None:
     redactor = Redactor(cache_folder=tmp_path)
     redactor.suspicious(KEYED)
@@ -168,6 +169,7 @@ def test_a_scanner_is_completed_once_it_has_scanned_enough(tmp_path: Path) -> No
     assert Scanner("hyperscan", cache_folder=tmp_path).is_complete, "the next process reads it"
 
 
+@pytest.mark.slow
 def test_completing_does_not_undo_what_was_learned_meanwhile(tmp_path: Path) -> None:
     scanner = Scanner("hyperscan", cache_folder=tmp_path)
     compiled = scanner.compile()
@@ -177,6 +179,7 @@ def test_completing_does_not_undo_what_was_learned_meanwhile(tmp_path: Path) -> 
     assert scanner.suspicious(b'{"sesame":"1"}')
 
 
+@pytest.mark.slow
 def test_a_recorder_completes_its_scanner_in_the_background(home: Home) -> None:
     with Recorder(home) as recorder, recorder.run("work") as run:
         redactor = recorder.redactor

@@ -63,6 +63,7 @@ def test_a_redacted_document_has_the_same_keys_and_shape(value: Any, ascii_only:
         assert_same_shape(value, json.loads(json.loads(redactor.text(nested))["body"]))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(keys, values, min_size=1, max_size=4), st.integers(100, 5000))
 def test_a_long_document_in_pieces_keeps_its_keys_and_shape(value: Any, step: int) -> None:

@@ -244,6 +244,7 @@ def test_a_registered_value_is_masked_in_every_form(engine: str, value: str, dep
         assert CANARY not in redactor.text(text) and coded[12:24] not in redactor.text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_registered_value_may_be_as_long_as_a_certificate(engine: str) -> None:
     """An engine that refuses long expressions must not leave this or the next one unmasked."""
@@ -373,6 +374,7 @@ def test_a_command_line_keeps_its_shape_and_loses_its_secrets(
     assert REDACTOR.argv(arguments) == cleaned
 
 
+@pytest.mark.slow
 def test_keys_can_be_added_while_it_is_in_use() -> None:
     redactor = Redactor()
     _ = redactor.suspicious

@@ -59,6 +59,7 @@ def test_every_known_shape_has_one_of_the_literals_that_are_looked_for_first(sec
     ) or any(re.search(marker.expression, line) for marker in all_markers() if not marker.literal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_complete", [False, True])
 def test_both_stages_give_the_same_answers(is_complete: bool) -> None:
     """Until the expressions are compiled, literals are confirmed one by one."""
@@ -97,6 +98,7 @@ def test_a_learned_value_is_suspicious_from_then_on(scanner: Scanner) -> None:
     assert (before, scanner.suspicious(line_of("the walrus"))) == (False, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_everything_learned_stays_known_however_much_it_is(engine: str) -> None:
     """Beyond a number the learned ones move into the engine of all traces."""

@@ -164,6 +164,7 @@ WORDS = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(
     WORDS,
     st.lists(st.integers(0, 500), max_size=40),

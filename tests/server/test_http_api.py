@@ -90,6 +90,7 @@ def test_every_verb_has_a_shape_and_a_question_here() -> None:
     assert set(QUESTIONS) == verbs
 
 
+@pytest.mark.slow
 def test_every_verb_answers_with_the_data_of_the_command(home: Home) -> None:
     """Each verb exists once: the API gives what `--json` gives."""
     questions = _runs(home)
@@ -109,6 +110,7 @@ def test_every_verb_answers_with_the_data_of_the_command(home: Home) -> None:
     assert all(answer["version"] for answer in answers.values())
 
 
+@pytest.mark.slow
 def test_the_shapes_in_the_document_are_those_of_real_answers(home: Home) -> None:
     """A key that is promised is there, with its type."""
     questions = _runs(home)
@@ -250,6 +252,7 @@ def test_a_long_answer_is_packed_for_who_can_unpack_it(home: Home) -> None:
     assert "content-encoding" not in refused.headers
 
 
+@pytest.mark.slow
 def test_pages_follow_each_other_to_the_end(home: Home) -> None:
     """`Link: rel=next` leads through all of a list, each run once."""
     for number in range(5):
@@ -328,6 +331,7 @@ def test_what_a_run_is_narrowed_to_holds_for_data_too(home: Home) -> None:
         assert ask_for("errors=true&type=tool&limit=1") == (["bad"], [])
 
 
+@pytest.mark.slow
 def test_a_long_body_comes_in_pages_and_only_as_far_as_was_asked(home: Home) -> None:
     text = "0123456789" * 250_000
     with vestige.Recorder(home) as recorder, recorder.run("long") as run:

@@ -68,6 +68,7 @@ def test_one_tenants_queries_leave_threads_to_the_others(home: Home) -> None:
             assert site.server.waiting >= 30
 
 
+@pytest.mark.slow
 def test_a_query_whose_client_is_gone_is_ended_with_its_process(home: Home) -> None:
     record_collected(home)
     with served(home, token=True) as site:

@@ -119,6 +119,7 @@ def test_what_is_no_place_is_refused(home: Home, text: str) -> None:
     assert "cursor" in reply.json()["message"]
 
 
+@pytest.mark.slow
 def test_a_tenant_is_told_of_its_own_runs_only(home: Home) -> None:
     """The same stream, behind the same views as every other question."""
     key = Keys(home).add("other", ["runs:read"], tenant="acme").key
@@ -146,6 +147,7 @@ def _of_tenant(home: Home) -> list[object]:
     return list(parse_lines(data)[0])
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_holds_up_nobody(home: Home) -> None:
     """Each stream reads on in the store when its client has taken what it was sent."""
     record_collected(home, "many", spans=2_000)

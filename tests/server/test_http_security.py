@@ -91,6 +91,7 @@ def _path(door: GuardedRoute, run_id: str) -> str:
     return f"{path}?{urlencode(parameters)}"
 
 
+@pytest.mark.slow
 def test_no_route_lets_in_who_has_no_good_key(home: Home) -> None:
     """Without a key, with one that is wrong, expired or revoked: 401, before anything else."""
     with _strangers(home) as strangers:
@@ -111,6 +112,7 @@ def test_no_route_lets_in_who_has_no_good_key(home: Home) -> None:
                     assert reply.json()["error"] == "unauthenticated"
 
 
+@pytest.mark.slow
 def test_every_route_says_what_it_is_for_and_refuses_other_scopes(home: Home) -> None:
     """A key for something else is 403, with the scope that is missing in the details."""
     with _strangers(home) as strangers:
@@ -135,6 +137,7 @@ def test_every_route_says_what_it_is_for_and_refuses_other_scopes(home: Home) ->
                         assert reply.json()["details"]["scope"] == door.scope
 
 
+@pytest.mark.slow
 def test_another_tenant_sees_nothing_of_a_run(home: Home) -> None:
     """Not its name, not its id, not that it is there: as if the store were empty."""
     with _strangers(home) as strangers:
@@ -155,6 +158,7 @@ def test_another_tenant_sees_nothing_of_a_run(home: Home) -> None:
                 assert own["rows"] == []
 
 
+@pytest.mark.slow
 def test_another_tenant_can_write_nothing_to_a_run(home: Home) -> None:
     """Notes and annotations are refused; records go to a run of the tenant's own."""
     with _strangers(home) as strangers:
@@ -193,6 +197,7 @@ def test_the_numbers_of_all_tenants_are_for_who_runs_the_server(home: Home) -> N
     assert b"vestige_store_runs 2" in own.body  # with that of the process
 
 
+@pytest.mark.slow
 def test_doctor_tells_a_tenant_of_its_own_only(home: Home) -> None:
     """Not how large the store is, nor how many journals, writers and losses others have."""
     with _strangers(home) as strangers:
@@ -364,6 +369,7 @@ def test_the_printed_url_lets_a_browser_in_once_and_hides_the_token(home: Home) 
     assert posted.status == 401
 
 
+@pytest.mark.slow
 def test_no_header_can_be_injected(home: Home) -> None:
     """What is sent back in a header is encoded; line breaks do not pass."""
     for number in range(3):
@@ -485,6 +491,7 @@ def test_no_secret_is_in_a_log_line_or_an_error(home: Home) -> None:
     assert any(line["key"] not in (None, "local") for line in site.lines)
 
 
+@pytest.mark.slow
 def test_secrets_of_a_run_are_in_no_answer(home: Home) -> None:
     """They were masked before they were written; the server shows what is stored."""
     secret = "sk-ant-api03-Zk3qT7vW2mRb9LxYc4HnJd8PsGf5Ke1UaVwQ"
@@ -632,6 +639,7 @@ def test_who_hangs_up_while_they_send_is_no_bug(home: Home) -> None:
     assert [line.get("status") for line in site.lines] == [400]
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_takes_is_let_go(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection whose client does not read would else be there for ever, with all its bytes."""
     monkeypatch.setattr(run_server, "LIVE_SEND_S", 0.2)

@@ -196,6 +196,7 @@ def test_a_log_whose_reader_is_gone_raises_nothing() -> None:
     assert log.dropped == 2
 
 
+@pytest.mark.slow
 def test_a_request_under_way_is_finished_before_the_end(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_call_inside_a_call_counts_once_wherever_a_batch_ends(
     assert rollups == {"outer": outer_sum, "inner": inner_sum, "alone": ALONE}
 
 
+@pytest.mark.slow
 def test_one_batch_gives_the_same_sums_in_any_order(tmp_path: Path) -> None:
     """And so does a batch for each record, in the order in which they were written."""
     records = nested(OUTER)

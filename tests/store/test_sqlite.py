@@ -157,6 +157,7 @@ def test_the_file_is_private(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "store.db").stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_ten_thousand_spans_load_with_one_query_per_table(tmp_path: Path) -> None:
     """A skeleton is one pass over each table and a look at each writer, never a query per span."""
     statements: list[str] = []

@@ -53,6 +53,7 @@ def hooked() -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 def test_installed_twice_it_records_once_and_the_last_one_out_undoes_it(home: Home) -> None:
     """Any number of captures; the clients are as they were when none is left."""
     before = hooked()

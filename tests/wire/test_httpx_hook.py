@@ -308,6 +308,7 @@ def test_a_coded_answer_is_stored_plain(home: Home, capture: object, coding: str
     assert call["input_tokens"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "br"])
 def test_a_coded_stream_is_stored_plain_and_timed(home: Home, capture: object, coding: str) -> None:
     """A proxy may pack events too."""
@@ -416,6 +417,7 @@ def test_an_async_stream_of_the_anthropic_sdk_is_captured(home: Home, capture: o
     assert one(home, server)["output_tokens"] == 9
 
 
+@pytest.mark.slow
 def test_calls_of_the_gemini_sdk_are_captured(home: Home, capture: object) -> None:
     """The model is in the path; whole and streamed."""
     with Server([gemini(), gemini_stream(["Hel", "lo"])]) as server:
@@ -433,6 +435,7 @@ def test_calls_of_the_gemini_sdk_are_captured(home: Home, capture: object) -> No
     assert [call.span.status for call in (plain, streamed)] == ["ok", "ok"]
 
 
+@pytest.mark.slow
 def test_an_async_call_of_the_gemini_sdk_is_captured(home: Home, capture: object) -> None:
     """The SDK prefers aiohttp where that is installed, httpx2 elsewhere: captured once, either
     way.
@@ -452,6 +455,7 @@ def test_an_async_call_of_the_gemini_sdk_is_captured(home: Home, capture: object
 # --- who made the call ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_twenty_concurrent_tasks_get_their_own_parents(home: Home, capture: object) -> None:
     """The ambient span of the task that makes the call."""
 
@@ -472,6 +476,7 @@ def test_twenty_concurrent_tasks_get_their_own_parents(home: Home, capture: obje
     _assert_right_parents(home)
 
 
+@pytest.mark.slow
 def test_twenty_concurrent_threads_get_their_own_parents(home: Home, capture: object) -> None:
     """The same for threads."""
 

@@ -157,6 +157,7 @@ def test_lines_are_served_in_order_and_once(tmp_path: Path) -> None:
     assert oct(Path(path).stat().st_mode)[-3:] == "600"
 
 
+@pytest.mark.slow
 def test_a_masked_body_matches_a_request_in_clear(home: Home, tmp_path: Path) -> None:
     """The request passes the same redaction before it is compared."""
     import httpx

@@ -56,6 +56,7 @@ def test_a_tool_is_recorded_between_its_model_calls(home: Home) -> None:
     assert tool.input is not None and tool.output is not None
 
 
+@pytest.mark.slow
 def test_a_long_result_is_stored_once_and_shown_with_its_tool(home: Home) -> None:
     """The request that sends it has it already."""
     (tool,) = [

@@ -137,6 +137,7 @@ def test_a_response_that_is_closed_early_keeps_its_part(home: Home) -> None:
     assert call.response == chat_stream(["Hel"]).chunks[0]  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_reset_keeps_what_came(home: Home) -> None:
     """An error, with the part that arrived."""
     with Server([chat_stream(["Hel", "lo"], reset_after=2)]) as server:

@@ -65,6 +65,7 @@ def echo(reply: Reply, key: str) -> Reply:
     return reply
 
 
+@pytest.mark.slow
 def test_no_key_reaches_our_bytes_whatever_carries_it(home: Home) -> None:
     """Before and after collection; known from a header, they are masked in bodies too."""
     hello: Any = [{"role": "user", "content": f"my keys are {' and '.join(KEYS.values())}"}]

@@ -73,6 +73,7 @@ def test_the_setting_of_a_home_chooses_its_store(
         find_store(home)
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_be_reached_is_an_error_with_its_address() -> None:
     with pytest.raises(Exception, match=r"clickhouse://127\.0\.0\.1:1/team: "):
         open_store("clickhouse://127.0.0.1:1/team")

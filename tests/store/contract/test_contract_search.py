@@ -22,6 +22,7 @@ def find(store: Store, text: str, **more: object) -> list[tuple[str, str]]:
     return [(hit.span_ref.run_id, hit.part) for hit in store.search(query).hits]
 
 
+@pytest.mark.slow
 def test_text_is_found_in_attributes_logs_and_bodies(store: Store) -> None:
     store.append(make_run(1))
     store.append(make_run(2, request='{"q": "where is order 22?"}', answer="It comes on foot."))
