@@ -188,8 +188,21 @@ def is_default(home: Home) -> bool:
     return home.root == get_home(default_root()).root
 
 
+def has_nothing(home: Home, store: str | Path) -> bool:
+    """Return whether a home does not exist, or is empty and cannot be written."""
+    if not home.root.is_dir():
+        return True
+    used = store != home.store or home.store.exists() or home.journal.exists()
+    return not used and not os.access(home.root, os.W_OK | os.X_OK)
+
+
 def explain_missing(home: Home) -> str:
     """Return why a home does not exist, and what to do: it may be impossible to create it."""
+    if home.root.is_dir():
+        return (
+            f"{home.root}: not writable and empty, so nothing is recorded. Set VESTIGE_HOME to a"
+            " directory that you may write."
+        )
     existing = home.root
     while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support.commands import vestige
 from support.programs import SmallDisk
 from support.recordings import record
 from vestige.collector.loop import catch_up, hold
@@ -254,3 +255,15 @@ def test_a_server_on_a_full_disk_serves_what_is_stored_and_goes_on_when_there_is
     assert full == ["stored ok"]
     assert room == [["next ok", "stored ok"]] * len(room)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["list", "check", "doctor"])
+def test_an_empty_home_on_a_read_only_disk_is_explained(disk: Path, command: str) -> None:
+    home = Home(disk / "home")
+    home.root.mkdir()
+    make_read_only(disk)
+
+    result = vestige(command, "--home", home.root)
+
+    assert (result.exit_code, "nothing is recorded" in result.output) == (2, True)
+    assert "Set VESTIGE_HOME" in result.output

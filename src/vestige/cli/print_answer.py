@@ -28,11 +28,11 @@ def opened(home: Home, *, readonly: bool = True) -> Iterator[Store]:
     """Open the store of a home after importing its journals; read-only by default."""
     from vestige.collector.loop import catch_up
     from vestige.errors import NotFoundError
-    from vestige.home import explain_missing
+    from vestige.home import explain_missing, has_nothing
     from vestige.settings import find_store
     from vestige.store.open import open_store
 
-    if not home.root.is_dir():
+    if has_nothing(home, find_store(home)):
         raise NotFoundError(explain_missing(home))
     catch_up(home)
     with open_store(find_store(home), readonly=readonly, root=home.root) as store:

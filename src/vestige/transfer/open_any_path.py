@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from vestige.errors import NotFoundError, UnreadableError, UsageError
 from vestige.formats import NAMES
-from vestige.home import JOURNAL_SUFFIX, Home, explain_missing, get_home, is_default
+from vestige.home import JOURNAL_SUFFIX, Home, explain_missing, get_home, has_nothing, is_default
 from vestige.limits import COPY_MAX
 from vestige.query.debugger import Debugger
 from vestige.query.formatting import single_line
@@ -237,7 +237,7 @@ def _open_home(home: Home) -> Debugger:
     from vestige.collector.loop import catch_up
     from vestige.store.open import open_store
 
-    if not home.root.is_dir():
+    if has_nothing(home, find_store(home)):
         raise NotFoundError(explain_missing(home))
     lag = catch_up(home)
     at = "" if is_default(home) else _format_home_option(home.root)
