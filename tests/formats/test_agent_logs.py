@@ -397,6 +397,33 @@ def test_a_live_database_is_read_without_a_lock_or_a_change(tmp_path: Path) -> N
     writer.close()
 
 
+@pytest.mark.parametrize(
+    ("format", "database", "table", "messages"),
+    [
+        ("opencode", "opencode.db", "session", "message"),
+        ("goose", "sessions.db", "sessions", "messages"),
+    ],
+)
+def test_a_session_whose_sub_agent_was_deleted_is_read(
+    format: str, database: str, table: str, messages: str, tmp_path: Path
+) -> None:
+    copy = tmp_path / database
+    shutil.copy(SAMPLES[format] / database, copy)
+    for name in ("all", "rest"):
+        (tmp_path / name).mkdir()
+    with imported(tmp_path / "all", copy) as store:
+        (agent,) = of_type(find_session(store), "agent")
+    inner = str(agent.attributes["agent_id"])
+    with sqlite3.connect(copy) as connection:
+        connection.execute(f"DELETE FROM {messages} WHERE session_id = ?", (inner,))
+        connection.execute(f"DELETE FROM {table} WHERE id = ?", (inner,))
+
+    with imported(tmp_path / "rest", copy) as store:
+        run = find_session(store)
+
+    assert run.info.outcome == "ok" and of_type(run, "llm")
+
+
 # --- hostile files --------------------------------------------------------------------------------
 
 

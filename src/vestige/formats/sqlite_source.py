@@ -9,18 +9,20 @@ A database in another mode is read as it is on disk, because a reader's lock cou
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import quote
 
 from vestige.errors import UnreadableError
-from vestige.formats.line_reader import read_head
+from vestige.formats.line_reader import Problems, read_head
 from vestige.formats.protocol import RowState
+from vestige.record.types import KnownRecord
 
 Connection = sqlite3.Connection
+_AGENTS_MAX: Final = 1_000
 MAGIC: Final = b"SQLite format 3\0"
 _WAL_VERSION: Final = 2
 """At offset 18 of the header: the database is in WAL mode."""
@@ -98,3 +100,44 @@ def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     finally:
         if connection is not None:
             connection.close()
+
+
+class SessionReader(Protocol):
+    """A reader of one session, which collects the sub-agents that the session started."""
+
+    session_id: str
+
+    @property
+    def agents(self) -> Sequence[Any]:
+        """The sub-agents, each with the `session_id` of its own session."""
+
+    def open_subagent(self, agent: Any) -> Any:
+        """Return the reader of a sub-agent's session."""
+
+
+Reader = TypeVar("Reader", bound=SessionReader)
+
+
+def read_with_subagents(
+    reader: Reader,
+    database: Path,
+    problems: Problems,
+    read_rows: Callable[[Reader, Connection, Path, Problems], Iterator[KnownRecord]],
+) -> Iterator[KnownRecord]:
+    """Yield the records of a session, then those of its sub-agents."""
+    with open_database(database) as connection:
+        connection.execute("BEGIN")  # one state of the database for all rows
+        yield from read_rows(reader, connection, database, problems)
+        waiting = list(reader.agents)
+        seen = {reader.session_id}
+        while waiting and len(seen) < _AGENTS_MAX:
+            agent = waiting.pop(0)
+            if agent.session_id in seen:
+                continue
+            seen.add(agent.session_id)
+            inner = reader.open_subagent(agent)
+            try:
+                yield from read_rows(inner, connection, database, problems)
+            except UnreadableError as error:  # the session of a sub-agent was deleted
+                problems.add(agent.session_id, "session-missing", str(error))
+            waiting += inner.agents

@@ -16,10 +16,14 @@ from vestige.formats.line_reader import JsonLines, Problems
 from vestige.formats.protocol import Source
 from vestige.formats.provider_bodies import Object
 from vestige.formats.session_files import estimate_unread, is_long, is_silent, take_head, to_text
-from vestige.formats.sqlite_source import Connection, list_columns, open_database
+from vestige.formats.sqlite_source import (
+    Connection,
+    list_columns,
+    open_database,
+    read_with_subagents,
+)
 from vestige.record.types import KnownRecord
 
-_AGENTS_MAX: Final = 1_000
 _FACTS: Final = {
     "working_dir": "cwd",
     "name": "title",
@@ -60,7 +64,7 @@ def read_session(path: Path) -> Source:
     # Numbers of sessions begin again each day and on each machine.
     reader = SessionReader(session_id, f"{session_id} {created}")
     problems = Problems(str(database))
-    records = _read_all(reader, database, problems)
+    records = read_with_subagents(reader, database, problems, _read_rows)
     builder = reader.builder
     return Source(builder.run_id, builder.writer, records, problems.list, mergeable=True)
 
@@ -76,25 +80,6 @@ def read_session_head(path: Path) -> Source | None:
 
 
 # --- the database -----------------------------------------------------------------------------
-
-
-def _read_all(reader: SessionReader, database: Path, problems: Problems) -> Iterator[KnownRecord]:
-    with open_database(database) as connection:
-        connection.execute("BEGIN")  # one state of the database for all rows
-        yield from _read_rows(reader, connection, database, problems)
-        waiting = list(reader.agents)
-        seen = {reader.session_id}
-        while waiting and len(seen) < _AGENTS_MAX:
-            agent = waiting.pop(0)
-            if agent.session_id in seen:
-                continue
-            seen.add(agent.session_id)
-            inner = reader.open_subagent(agent)
-            try:
-                yield from _read_rows(inner, connection, database, problems)
-            except UnreadableError as error:  # the session of a sub-agent was deleted
-                problems.add(agent.session_id, "session-missing", str(error))
-            waiting += inner.agents
 
 
 def _read_rows(

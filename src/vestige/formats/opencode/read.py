@@ -14,10 +14,8 @@ from vestige.formats.opencode.detect import find_sessions, split_path
 from vestige.formats.opencode.to_records import Message, SessionReader
 from vestige.formats.protocol import Source
 from vestige.formats.session_files import is_silent
-from vestige.formats.sqlite_source import Connection, open_database
+from vestige.formats.sqlite_source import Connection, read_with_subagents
 from vestige.record.types import KnownRecord
-
-_AGENTS_MAX = 1_000
 
 
 def read_session(path: Path) -> Source:
@@ -31,28 +29,12 @@ def read_session(path: Path) -> Source:
     problems = Problems(str(database))
     reader = SessionReader(session_id, database=database.name)
     builder = reader.builder
-    records = _read_all(reader, database, problems)
+    records = read_with_subagents(reader, database, problems, _read_rows)
     return Source(builder.run_id, builder.writer, records, problems.list, mergeable=True)
 
 
 def read_session_head(path: Path) -> Source | None:
     return None  # a session is read by its rows, not from the beginning of a file
-
-
-def _read_all(reader: SessionReader, database: Path, problems: Problems) -> Iterator[KnownRecord]:
-    with open_database(database) as connection:
-        connection.execute("BEGIN")  # one state of the database for all rows
-        yield from _read_rows(reader, connection, database, problems)
-        waiting = list(reader.agents)
-        seen = {reader.session_id}
-        while waiting and len(seen) < _AGENTS_MAX:
-            agent = waiting.pop(0)
-            if agent.session_id in seen:
-                continue
-            seen.add(agent.session_id)
-            inner = reader.open_subagent(agent)
-            yield from _read_rows(inner, connection, database, problems)
-            waiting += inner.agents
 
 
 def _read_rows(

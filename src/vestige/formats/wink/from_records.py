@@ -1,6 +1,6 @@
 """Convert a stored run of any program to a bundle.
 
-    write(RunToWrite(run, read_body), target)
+    write_run(RunToWrite(run, read_body), target)
 
 Snapshots are the bodies of `snapshot` spans, files those of `file` spans, logs the log records; the
 manifest is made from the root span. All records are included (embedded_records.py), so that a
