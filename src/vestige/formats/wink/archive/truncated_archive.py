@@ -11,8 +11,8 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
-from uuid import uuid4
 
+from vestige._runtime.clock import SYSTEM
 from vestige.formats.wink.archive.member_names import find_fault
 from vestige.formats.wink.log_records import to_iso
 from vestige.formats.wink.manifest import (
@@ -66,7 +66,7 @@ def rebuild_archive(source: Path, target: BinaryIO) -> list[str]:
 
 def _make_manifest(source: Path, names: list[str]) -> Manifest:
     """Return what is known of a bundle without its manifest: when it was written, its parts."""
-    time, bundle_id = to_iso(source.stat().st_mtime_ns), str(uuid4())
+    time, bundle_id = to_iso(source.stat().st_mtime_ns), SYSTEM.run_id()
     components = {"snapshots": Component(SNAPSHOTS), "logs": Component(LOGS)}
     for name in names:
         if name.startswith("vestige/"):
