@@ -207,7 +207,13 @@ def test_the_search_opens_a_run_at_the_text(browser: Browser, url: str) -> None:
         expect(page.get_by_role("searchbox", name="Search this run")).to_have_value(
             re.compile("A-13", re.IGNORECASE)
         )
-        page.wait_for_function("CSS.highlights.get('search')?.size > 0")
+        page.evaluate(  # wait_for_function needs eval, which the page's policy forbids
+            """new Promise((done) => {
+              const look = () =>
+                CSS.highlights.get('search')?.size > 0 ? done() : setTimeout(look, 50);
+              look();
+            })"""
+        )
 
         page.keyboard.press("Control+k")
         page.keyboard.type("A-13")
@@ -518,3 +524,16 @@ def test_a_note_can_be_read_in_the_list(browser: Browser, tmp_path: Path) -> Non
     with served(home.root) as url, visit(browser, url) as page:
         expect(row(page, "r21")).to_contain_text("#culprit the wrong order")
         expect(row(page, "r21")).to_contain_text("refund failed")
+
+
+def test_another_order_is_shown_from_its_beginning(browser: Browser, url: str) -> None:
+    """Also after the list has returned to a run far below."""
+    with visit(browser, url, viewport={"width": 1280, "height": 420}) as page:
+        page.locator(".virtual").evaluate("list => list.scrollTo(0, 9999)")
+        row(page, "r2").locator(".title").click()
+        expect(page.get_by_role("region", name="Summary")).to_contain_text("r2")
+        page.go_back()
+        expect(row(page, "r2")).to_be_in_viewport()
+        page.get_by_role("button", name="Duration", exact=True).click()
+        page.wait_for_url(re.compile("sort=duration"))
+        expect(page.locator("[aria-rowindex='1']")).to_be_in_viewport()

@@ -133,6 +133,13 @@ export function RunTable({ runs, filtered, words, grouped, order, columns }: Tab
     const before = runs.rows.find((run) => run.short_id === lastRun());
     if (before) choose(before.id);
   }, [runs.rows]);
+  // Another order is read from its beginning.
+  const sorted = `${order.sort} ${order.reverse}`;
+  const shownOrder = useRef(sorted);
+  useEffect(() => {
+    if (shownOrder.current !== sorted) choose(null);
+    shownOrder.current = sorted;
+  }, [sorted]);
   const setAt = (place: number): void => choose(rows[place]?.id ?? null);
   const findings = useTopFindings(rows);
   const move = (by: number): void => setAt(Math.max(0, Math.min(rows.length - 1, at + by)));
@@ -220,8 +227,8 @@ export function RunTable({ runs, filtered, words, grouped, order, columns }: Tab
           label="Runs"
           count={rows.length}
           height={height}
-          key={height}
-          active={at < 0 ? null : at}
+          key={`${height} ${sorted}`}
+          active={at < 0 || shownOrder.current !== sorted ? null : at}
           centre
           onEnd={runs.loadMore}
           keyOf={(place) => rows[place]!.id}
