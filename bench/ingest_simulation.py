@@ -191,7 +191,7 @@ class Simulation:
         self._made_at[number] += [now] * made
 
     def _send(self, number: int, agent: _Agent, now: int) -> None:
-        """Send the oldest records that are not acknowledged, as `vestige ship` does."""
+        """Send the oldest records that are not acknowledged, as `vestige server ship` does."""
         first = agent.acknowledged + 1
         last = min(agent.made, agent.acknowledged + PARCEL_RECORDS_MAX // BLOCK)
         self.outcome.sent_again += max(0, min(agent.sent, last) - first + 1) * BLOCK

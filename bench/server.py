@@ -50,7 +50,7 @@ class Served:
 
 @contextmanager
 def serving(home: Path, key_name: str = "bench") -> Iterator[Served]:
-    """`vestige serve` of a home, in a process of its own, and a new key to it."""
+    """`vestige server start` of a home, in a process of its own, and a new key to it."""
     from vestige.fleet.api_keys import SCOPES, Keys
     from vestige.home import get_home
 

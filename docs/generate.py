@@ -90,10 +90,9 @@ def render_rules() -> str:
         " ".join((artifact_rules.__doc__ or "").partition("\n")[0].split()),
     ]
     parts.append(
-        "`vestige validate` names the rule that is broken. A rule belongs to the first profile that"
-        " enforces it: `latest` and `strict` each add to `seed`. JSON Schemas of the typed files "
-        "are"
-        " in `schemas/artifacts/`."
+        "`vestige bundle validate` names the rule that is broken. A rule belongs to the first "
+        "profile that enforces it: `latest` and `strict` each add to `seed`. JSON Schemas of the "
+        "typed files are in `schemas/artifacts/`."
     )
     for profile in artifact_rules.PROFILES:
         rows = [
@@ -124,11 +123,9 @@ def render_openwop_rules() -> str:
         for rule in openwop_rules.RULES.values()
     ]
     introduction = (
-        "`vestige validate FILE` reports everything wrong with a bundle at once, each with its "
-        "place and"
-        " its rule. What a published schema says is an error, and so is what the text says "
-        "plainly; a"
-        " warning alone makes no bundle invalid."
+        "`vestige bundle validate FILE` reports everything wrong with a bundle at once, each with "
+        "its place and its rule. What a published schema says is an error, and so is what the text "
+        "says plainly; a warning alone makes no bundle invalid."
     )
     table = _table(("rule", "what has to hold", "who says so", "what to do"), rows)
     return "\n\n".join(["# Rules of an OpenWOP debug bundle", introduction, table])

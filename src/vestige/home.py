@@ -11,14 +11,14 @@
   store.db                  the store (SQLite)
   collector.lock            held by the process that imports journals; contains the id of the home
   spool/                    <bundle id>/: the private home of each debug bundle in progress
-  bundles/                  <bundle id>.wink: bundles created by `vestige recover`
+  bundles/                  <bundle id>.wink: bundles created by `vestige store recover`
   keys.json                 hashed API keys of the server (fleet/api_keys.py)
   keys.lock                 held while keys.json is changed
   proxies/                  <id>/: certificates and variables of the proxy of a `vestige run`
   scanners/                 compiled scanners (record/redaction/hyperscan_database_cache.py)
   viewer.key                the access key of the viewer on this machine; mode 0600
   hash.key                  the key of the hashes that replace secrets in exports
-  shipped.json              how far `vestige ship` has sent each journal
+  shipped.json              how far `vestige server ship` has sent each journal
   outbox/                   imported journals and long bodies that are not sent yet
 """
 

@@ -29,7 +29,7 @@ In config.toml the names are lower case without the prefix: `level = "info"`. Th
 models can only be set there: `[prices."my-model"]` (`ModelPrice`).
 Set by Vestige itself for child processes: VESTIGE_PARENT, VESTIGE_OPEN_RUN, VESTIGE_SUPERVISOR,
 VESTIGE_START, VESTIGE_REPLAY.
-Only `vestige ship` reads VESTIGE_SHIP_KEY, and never from config.toml.
+Only `vestige server ship` reads VESTIGE_SHIP_KEY, and never from config.toml.
 """
 
 from __future__ import annotations

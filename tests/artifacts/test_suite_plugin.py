@@ -99,7 +99,7 @@ def test_a_session_leaves_a_valid_bundle(tmp_path: Path, workers: str) -> None:
     events = read_events(bundle)
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"vestige repro {bundle}" in done.stdout
+    assert f"vestige bundle repro {bundle}" in done.stdout
     assert_valid(bundle)
     assert statuses(bundle) == EXPECTED
     assert bundle.parent.name == "shop"
@@ -320,7 +320,7 @@ def test_a_disk_that_takes_no_more_fails_the_session_in_one_line(tmp_path: Path)
 
     assert done.returncode == 1, done.stdout
     assert "200 passed" in done.stdout
-    assert f"vestige recover {bundle}" in done.stdout
+    assert f"vestige store recover {bundle}" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -1,4 +1,4 @@
-"""`vestige prune --bundles` over a tree of suites."""
+"""`vestige store prune --bundles` over a tree of suites."""
 
 from __future__ import annotations
 

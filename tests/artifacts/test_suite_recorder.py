@@ -78,7 +78,10 @@ def test_a_violation_fails_the_suite(tmp_path: Path) -> None:
     failure.
     """
     suite = SuiteRecorder(tmp_path, "shop")
-    with pytest.raises(InvalidSuiteError, match=r"bad\.json.*vestige validate") as caught, suite:
+    with (
+        pytest.raises(InvalidSuiteError, match=r"bad\.json.*vestige bundle validate") as caught,
+        suite,
+    ):
         (suite.path / "bad.json").write_text("{")
 
     assert caught.value.exit_code == 1

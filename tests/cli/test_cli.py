@@ -19,6 +19,7 @@ from support.commands import vestige, vestige_process
 from support.programs import RunProgram
 from support.terminal import run_in_terminal
 from vestige.cli.main import ALIASES, LISTED, cli
+from vestige.cli.manage.command_groups import BUNDLE, SERVER, STORE
 from vestige.home import Home
 from vestige.recorder import Recorder
 from vestige.store.protocol import RunFilter
@@ -37,6 +38,11 @@ RUN_KEYS = {
     "tokens",
 }
 COMMANDS = list(cli.commands)
+NAMES_IN_GROUPS = {
+    path: f"{group} {name}"
+    for group, paths in (("store", STORE), ("server", SERVER), ("bundle", BUNDLE))
+    for name, path in paths.items()
+}
 
 
 def json_of(*arguments: str) -> Any:
@@ -449,7 +455,8 @@ def test_every_help_has_examples_and_exit_statuses(command: str) -> None:
 
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: vestige {command}")
-    assert f"\nExamples:\n  vestige {command}" in result.stdout
+    name = NAMES_IN_GROUPS.get(ALIASES.get(command, ""), command)
+    assert f"\nExamples:\n  vestige {name}" in result.stdout
     assert "\nExit status: " in result.stdout
 
 

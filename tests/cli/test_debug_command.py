@@ -1,4 +1,4 @@
-"""`vestige debug`, `wink debug`, `prune --bundles`, and every verb on a .wink path."""
+"""`vestige bundle show`, `wink debug`, `prune --bundles`, and every verb on a .wink path."""
 
 from __future__ import annotations
 

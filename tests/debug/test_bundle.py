@@ -145,7 +145,7 @@ def test_a_path_that_is_missing_is_both_our_error_and_the_usual_one(tmp_path: Pa
 
 
 def test_a_folder_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DebugBundleError, match=r"a folder.*vestige debug"):
+    with pytest.raises(DebugBundleError, match=r"a folder.*vestige bundle show"):
         DebugBundle.load(f"{tmp_path}/")
 
 

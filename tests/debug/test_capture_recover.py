@@ -1,4 +1,4 @@
-"""What dead captures leave, and what `vestige recover` makes of it."""
+"""What dead captures leave, and what `vestige store recover` makes of it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_doctor_tells_of_a_dead_capture_and_how_to_recover_it(
     after = vestige("doctor")
 
     assert report.exit_code == 1
-    assert "never exported: 1 (make them: vestige recover)" in report.output
+    assert "never exported: 1 (make them: vestige store recover)" in report.output
     assert "never exported" not in after.output
 
 
@@ -172,7 +172,7 @@ def test_a_living_capture_is_left_alone(home: Home) -> None:
 def test_one_capture_can_be_named_and_its_bundle_put_anywhere(
     home: Home, run_program: RunProgram, tmp_path: Path
 ) -> None:
-    """`vestige recover SPOOL -o DIR`."""
+    """`vestige store recover SPOOL -o DIR`."""
     run_program(PROGRAM, "inside")
     (spool,) = home.spool.iterdir()
     done = vestige("recover", str(spool), "-o", str(tmp_path / "there"))
@@ -188,7 +188,7 @@ def test_other_commands_do_not_take_a_capture_in(home: Home, run_program: RunPro
     done = vestige("list", "--home", str(spool))
 
     assert done.exit_code == 3
-    assert "vestige recover" in done.output
+    assert "vestige store recover" in done.output
     assert recovered(home).execution.outcome == "interrupted"
 
 
@@ -216,7 +216,7 @@ def change_journal(spool: Path, before: bytes, after: bytes) -> None:
 def test_a_spool_that_somebody_changed_takes_no_file_from_elsewhere(
     home: Home, run_program: RunProgram, tmp_path: Path
 ) -> None:
-    """`vestige recover DIR` gets a folder, which may be from anywhere."""
+    """`vestige store recover DIR` gets a folder, which may be from anywhere."""
     run_program(PROGRAM, "inside")
     (spool,) = home.spool.iterdir()
     private = tmp_path / "private"

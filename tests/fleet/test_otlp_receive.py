@@ -1,4 +1,4 @@
-"""OTLP/HTTP to a real `vestige serve`: what OpenTelemetry's own exporters send becomes runs."""
+"""OTLP/HTTP to `vestige server start`: what OpenTelemetry's own exporters send becomes runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`vestige ship`: what is recorded on one machine is on the server, once, whatever happens."""
+"""`vestige server ship`: what one machine records is on the server, once, whatever happens."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_a_friendly_answer_of_somebody_else_is_no_acknowledgement(home: Home) ->
         elsewhere.shutdown()
 
     assert code == 1
-    assert "Is it the address of a `vestige serve`?" in problems
+    assert "Is it the address of a `vestige server start`?" in problems
     assert [path.name for _, _, path in home.journal_files()] == before != []
 
 

@@ -129,7 +129,7 @@ def test_a_run_that_is_running_but_over_is_told_with_what_helps(tmp_path: Path) 
 
     (problem,) = agentdbg.validate_run(run)
 
-    assert problem.rule == "lifecycle" and "vestige recover" in problem.hint
+    assert problem.rule == "lifecycle" and "vestige store recover" in problem.hint
 
 
 def test_a_folder_is_checked_run_by_run() -> None:

@@ -1,4 +1,4 @@
-"""`vestige recover` on AgentDbg runs: dead ones are finished on disk, live ones are left alone."""
+"""`vestige store recover` on AgentDbg runs: dead ones are finished on disk, others left alone."""
 
 from __future__ import annotations
 

@@ -371,7 +371,7 @@ def test_github_annotations_are_escaped(tmp_path: Path) -> None:
     (invalid,) = [line for line in lines if "title=json-invalid" in line]
     assert "a%2Cb%3Ac%25d.json,title=json-invalid,line=1::" in invalid
     assert any("line=2::line 2 /schema_version" in line for line in lines)
-    assert all(line.startswith(("::error ", "vestige validate: ")) for line in lines)
+    assert all(line.startswith(("::error ", "vestige bundle validate: ")) for line in lines)
 
 
 def test_the_step_summary_names_the_failing_cases(

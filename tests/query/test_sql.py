@@ -132,7 +132,7 @@ def test_rows_are_capped_and_the_rest_is_one_command_away(debugger: Debugger) ->
     [
         ("SELECT nmae FROM spans", "Nearest: name"),
         ("SELECT * FROM span", "Tables: bodies, closes, facts, findings"),
-        ("SELEC 1", "vestige schema"),
+        ("SELEC 1", "vestige store schema"),
         ("SELECT 1; SELECT 2", "one statement"),
         ("", "not a query"),
         ("SELECT '\x00'", "sql: "),

@@ -1,4 +1,4 @@
-"""`vestige serve`: how it begins, whom it serves, and how it ends."""
+"""`vestige server start`: how it begins, whom it serves, and how it ends."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_what_cannot_be_served_is_said_in_one_line(home: Home) -> None:
 
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1
-    assert "vestige keys add" in result.stderr
+    assert "vestige server keys add" in result.stderr
 
 
 def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_refused(

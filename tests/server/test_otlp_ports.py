@@ -1,4 +1,4 @@
-"""`vestige serve --otlp`: real exporters of OpenTelemetry send over HTTP and gRPC."""
+"""`vestige server start --otlp`: real exporters of OpenTelemetry send over HTTP and gRPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, and `vestige ship` as one too."""
+"""A real server in a process of its own, and `vestige server ship` as one too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vestige.store.sqlite.sqlite_store import SqliteStore
 
 
 class Serving:
-    """`vestige serve`, to be started, killed and started again at one address."""
+    """`vestige server start`, to be started, killed and started again at one address."""
 
     def __init__(self, root: Path) -> None:
         self.home = Home(root)
@@ -88,7 +88,7 @@ def start_ship(home: Home, url: str, key: str, *more: str) -> subprocess.Popen[s
 
 
 def ship(home: Home, url: str, key: str, *more: str) -> tuple[int, str, str]:
-    """`vestige ship --once`: exit code, what it said, what it complained of."""
+    """`vestige server ship --once`: exit code, what it said, what it complained of."""
     process = start_ship(home, url, key, "--once", *more)
     out, problems = process.communicate(timeout=WAIT_S)
     return process.returncode, out, problems

@@ -81,7 +81,7 @@ def validate(folder: Path, hashed: Known | None = None) -> None:
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise InvalidSuiteError(
-            f"{folder}: the bundle is not valid: {errors[0]}{more} See `vestige validate "
+            f"{folder}: the bundle is not valid: {errors[0]}{more} See `vestige bundle validate "
             f"{folder}`.",
             errors[:_SHOWN],
         )

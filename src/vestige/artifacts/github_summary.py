@@ -42,7 +42,7 @@ def render_step_summary(folder: Path, cases: Sequence[CaseResult] | None = None)
     if len(failing) > _CASES_SHOWN:
         lines += ["", f"... and {len(failing) - _CASES_SHOWN} more."]
     if failing:
-        lines += ["", "Run them again: `vestige repro` with the folder of the bundle."]
+        lines += ["", "Run them again: `vestige bundle repro` with the folder of the bundle."]
     return "\n".join(lines) + "\n\n"
 
 

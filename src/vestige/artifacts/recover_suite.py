@@ -96,7 +96,7 @@ def _recover(folder: Path) -> Recovered:
     if not running:
         notes = ["the suite was killed; no case was running"]
     try:
-        finish(folder, merged, [*notes, "finished by `vestige recover`"])
+        finish(folder, merged, [*notes, "finished by `vestige store recover`"])
     finally:
         merged.release()
     return Recovered(folder, running)

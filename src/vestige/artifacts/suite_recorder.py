@@ -7,8 +7,8 @@
     suite.path                              # tests/artifacts/checkout/20260210_170000
 
 Every event is on disk when the call returns. `case_start` is written before the case runs, so a
-killed suite shows which case was running, and `vestige recover` makes a valid bundle of it. At the
-end the bundle is validated; a broken rule raises InvalidSuiteError.
+killed suite shows which case was running, and `vestige store recover` makes a valid bundle of it.
+At the end the bundle is validated; a broken rule raises InvalidSuiteError.
 
 Elsewhere: the pytest plugin (pytest_plugin/plugin.py) uses this class.
 """

@@ -138,12 +138,12 @@ def _problems(
     if captures_dead:
         problems.append(
             f"debug bundles that ended processes captured, but never exported: {captures_dead}"
-            " (make them: vestige recover)"
+            " (make them: vestige store recover)"
         )
     if unsent_bytes:
         problems.append(
             f"{unsent_bytes} bytes of journals were deleted before they were sent on"
-            " (is `vestige ship` running? else: vestige ship --stop)"
+            " (is `vestige server ship` running? else: vestige server ship --stop)"
         )
     if scanner == "re":
         problems.append(

@@ -120,7 +120,7 @@ def hold(home: Home) -> Iterator[Collector | None]:
         # The journal is needed for the bundle. Importing would delete it.
         raise UnreadableError(
             f"{home.root}: a debug bundle that is being captured (expected a home). If its process"
-            " is dead: `vestige recover` makes the bundle."
+            " is dead: `vestige store recover` makes the bundle."
         )
     home.make()
     fd = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""The outbox: files that the collector has imported, but `vestige ship` has not sent yet.
+"""The outbox: files that the collector has imported, but `vestige server ship` has not sent yet.
 
 The collector deletes a journal once it is in the store. If `shipped.json` exists, it moves the file
 to `outbox/` instead, under the same name. That is one atomic rename, and a ship that reads the file
@@ -20,7 +20,7 @@ _LOST = "lost"
 
 
 def is_shipped(home: Home) -> bool:
-    """Return whether `vestige ship` is used with this home."""
+    """Return whether `vestige server ship` is used with this home."""
     return home.shipped.exists()
 
 

@@ -18,9 +18,9 @@ from typing import Protocol, Self
 
 from vestige._runtime.clock import SYSTEM, monotonic, sleep
 from vestige.collector.crash_detection import Exit
-from vestige.collector.live_processes import GRACE_S
 from vestige.collector.loop import hold
 from vestige.collector.oom_kills import count_oom_kills, find_counters
+from vestige.collector.process_signals import GRACE_S
 from vestige.collector.stop_reason import StopReason, record_stop
 from vestige.emit.span import Span
 from vestige.errors import NotFoundError, UsageError, VestigeError

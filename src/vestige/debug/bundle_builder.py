@@ -7,7 +7,8 @@
     builder.finalize().export("./debug/")
 
 Everything is written to a spool as it happens (spool.py), so memory stays small and a kill loses
-nothing: `vestige recover` makes the bundle then. Not thread-safe itself: one builder an execution.
+nothing: `vestige store recover` makes the bundle then. Not thread-safe itself: one builder an
+execution.
 
 The session, its dispatcher and the filesystem may be ours or any of the same shape.
 """

@@ -8,7 +8,7 @@
       exported               the path of the bundle, when it has been written
 
 Everything captured before a kill is in the journal, as with any recorder. A spool whose lock is
-free was left by a dead process: `vestige recover` makes a bundle of it (recover.py).
+free was left by a dead process: `vestige store recover` makes a bundle of it (recover.py).
 
 Elsewhere: debug/snapshot_writer.py writes the records, debug/spool_index.py reads them.
 """

@@ -174,9 +174,13 @@ class Keys:
                     ids,
                 )
             if not found and id_or_name.startswith(PREFIX):
-                raise NotFoundError("that is a key, not its id. List ids: `vestige keys list`.")
+                raise NotFoundError(
+                    "that is a key, not its id. List ids: `vestige server keys list`."
+                )
             if not found:
-                raise NotFoundError(f"{id_or_name[:80]!r}: no such key. See `vestige keys list`.")
+                raise NotFoundError(
+                    f"{id_or_name[:80]!r}: no such key. See `vestige server keys list`."
+                )
             revoked: Key = msgspec.structs.replace(
                 found[0], revoked_ns=found[0].revoked_ns or now_ns
             )
@@ -258,7 +262,7 @@ def _read(home: Home) -> list[Key]:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             raise KeysError(
-                f"{home.keys}: not a file. Move it away; `vestige keys add` creates one."
+                f"{home.keys}: not a file. Move it away; `vestige server keys add` creates one."
             )
         if info.st_uid not in (os.geteuid(), 0):
             raise KeysError(

@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from vestige._runtime.clock import SYSTEM
-from vestige.emit.hooks.printed_text import PrintAllowance, to_plain_text
+from vestige.emit.hooks.print_cleanup import PrintAllowance, to_plain_text
 from vestige.limits import PRINT_MAX, PRINTS_PER_S, PROXY_PENDING_MAX
 from vestige.proxy.program_streams import Stream, parse_stream
 from vestige.proxy.recording_thread import RecordingThread

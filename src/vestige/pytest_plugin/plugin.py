@@ -201,13 +201,13 @@ class BundlePlugin:
                 self._summary = f"bundle: {suite.path}"
                 self._failed = bool(suite.failed)
                 if self._failed:
-                    self._summary += f"\nrun the failures again: vestige repro {suite.path}"
+                    self._summary += f"\nrun the failures again: vestige bundle repro {suite.path}"
             except VestigeError as error:
                 self._problems = [str(error), *getattr(error, "problems", ())[1:]]
             except Exception as error:  # noqa: BLE001  # the disk, or replaced functions
                 self._problems = [
                     f"{suite.path}: cannot be finished ({reason(error)}). Fix that, then run: "
-                    f"vestige recover {suite.path}"
+                    f"vestige store recover {suite.path}"
                 ]
             if self._problems:
                 session.exitstatus = max(int(exitstatus), pytest.ExitCode.TESTS_FAILED)

@@ -4,7 +4,8 @@
     key = read_otlp_key(home)        # the same after every start; it can only write runs
 
 The key derives from the viewer's key of the home, so an exporter's configuration stays valid. It
-is accepted on this machine only; others use a key with the scope `runs:write` (`vestige keys`).
+is accepted on this machine only; others use a key with the scope `runs:write`
+(`vestige server keys`).
 """
 
 from __future__ import annotations

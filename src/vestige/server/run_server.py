@@ -78,7 +78,7 @@ def make_server(
     if not local and not has_keys:
         raise UsageError(
             f"--host {host}: other machines can reach this address, and there are no keys."
-            " Create one first: `vestige keys add NAME --scope runs:read`."
+            " Create one first: `vestige server keys add NAME --scope runs:read`."
         )
     if token and not local:
         raise UsageError(f"--host {host}: a token in the URL is for this machine only. Use keys.")

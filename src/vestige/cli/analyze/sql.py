@@ -62,8 +62,8 @@ def sql(
     "schema",
     cls=Examples,
     examples="""
-  vestige schema             tables, columns and example queries
-  vestige schema spans       one table, with the meaning of each column
+  vestige store schema             tables, columns and example queries
+  vestige store schema spans       one table, with the meaning of each column
 """,
     exits="0 ok, 2 table not found",
 )

@@ -1,4 +1,4 @@
-"""`vestige repro`: run the failures of an artifact bundle again."""
+"""`vestige bundle repro`: run the failures of an artifact bundle again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from vestige.cli.options import Examples
     "repro",
     cls=Examples,
     examples="""
-  vestige repro tests/artifacts/shop/20260210_170000               run failed tests again
-  vestige repro tests/artifacts/shop/20260210_170000 --case card   only this case
-  vestige repro ./bundle --print                                   print the command
+  vestige bundle repro tests/artifacts/shop/20260210_170000               run failed tests again
+  vestige bundle repro tests/artifacts/shop/20260210_170000 --case card   only this case
+  vestige bundle repro ./bundle --print                                   print the command
 """,
     exits="that of the command; 128 + n if signal n killed it;"
     " 2 bundle or case not found, or could not be started; 3 bundle unreadable",
@@ -82,7 +82,7 @@ def _check_hashes(bundle: Path, print_only: bool) -> None:
         return
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(
-            f"{bundle / constants.BUNDLE}: cannot be read. See `vestige validate`."
+            f"{bundle / constants.BUNDLE}: cannot be read. See `vestige bundle validate`."
         ) from None
     for name in ("repro.txt", "repro.json", "repro.env", constants.TRACE):
         path = bundle / name
@@ -93,7 +93,7 @@ def _check_hashes(bundle: Path, print_only: bool) -> None:
         if found != listed[name]:
             problem = f"{path}: was changed after the bundle was written (sha256 mismatch)."
             if not print_only:
-                raise UsageError(f"{problem} Inspect it: `vestige repro --print {bundle}`.")
+                raise UsageError(f"{problem} Inspect it: `vestige bundle repro --print {bundle}`.")
             click.echo(f"vestige: warning: {problem}", err=True)
 
 

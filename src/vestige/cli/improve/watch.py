@@ -92,7 +92,7 @@ class _Watch:
 
     def act(self, debugger: Debugger, run: RunInfo, breach: Breach) -> None:
         """Stop or pause the program, add the reason to the run, report it and print it."""
-        from vestige.collector.live_processes import (
+        from vestige.collector.process_signals import (
             find_live_processes,
             pause_processes,
             stop_processes,

@@ -1,4 +1,4 @@
-"""`vestige collect`: import journals continuously."""
+"""`vestige store collect`: import journals continuously."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ REPORTS_MAX = 100
     "collect",
     cls=Examples,
     examples="""
-  vestige collect             import continuously, until stopped
-  vestige collect --once      import once and exit
-  vestige collect --logs      also follow the sessions of coding agents on this machine
+  vestige store collect             import continuously, until stopped
+  vestige store collect --once      import once and exit
+  vestige store collect --logs      also follow the sessions of coding agents on this machine
 """,
     exits="0 done, 1 another process collects already, 3 store unreadable",
 )

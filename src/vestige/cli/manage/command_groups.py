@@ -1,6 +1,6 @@
 """`vestige store`, `vestige server`, `vestige bundle`: commands grouped by what they work on.
 
-Most entries are also commands by themselves (`vestige store prune` is `vestige prune`).
+Most entries are also commands by themselves (`vestige prune` is `vestige store prune`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ RETRY_S = 5.0
 @click.option("--once", is_flag=True, help="Load all segments that are there now, then exit.")
 @home_option
 def load(segments: str | None, address: str | None, once: bool, home: Home) -> None:
-    """Store the segments of `vestige serve --segments` in large batches.
+    """Store the segments of `vestige server start --segments` in large batches.
 
     A segment is deleted when it is stored. A loader that is killed continues where it stopped;
     no record is stored twice. One loader is enough; a second one only repeats its work.

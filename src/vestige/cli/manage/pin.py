@@ -1,4 +1,4 @@
-"""`vestige pin` and `unpin`: protect runs from pruning."""
+"""`vestige store pin` and `unpin`: protect runs from pruning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vestige.cli.options import Examples, Home, home_option
 @click.command(
     "pin",
     cls=Examples,
-    examples="  vestige pin r7        keep this run at any age",
+    examples="  vestige store pin r7        keep this run at any age",
     exits="0 done, 2 no such run",
 )
 @click.argument("run")
@@ -23,7 +23,7 @@ def pin(run: str, home: Home) -> None:
 @click.command(
     "unpin",
     cls=Examples,
-    examples="  vestige unpin r7      allow pruning again",
+    examples="  vestige store unpin r7      allow pruning again",
     exits="0 done, 2 no such run",
 )
 @click.argument("run")

@@ -1,4 +1,4 @@
-"""`vestige prune`: delete old runs."""
+"""`vestige store prune`: delete old runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vestige.cli.options import DURATION, SIZE, Examples, Home, home_option
     "prune",
     cls=Examples,
     examples="""
-  vestige prune --dry-run                      what the current settings would delete
-  vestige prune --max-age 7d                   runs older than a week
-  vestige prune --max-body-bytes 256MB         payloads above this size, least recently used first
-  vestige prune --bundles debug --keep 20      a folder of .wink files, oldest first
-  vestige prune --bundles tests/artifacts --max-age 14d    a tree of test suites
+  vestige store prune --dry-run                      what the current settings would delete
+  vestige store prune --max-age 7d                   runs older than a week
+  vestige store prune --max-body-bytes 256MB         payloads above this size, oldest use first
+  vestige store prune --bundles debug --keep 20      a folder of .wink files, oldest first
+  vestige store prune --bundles tests/artifacts --max-age 14d    a tree of test suites
 """,
     exits="0 done, 2 bad argument or no data directory, 3 store unreadable",
 )

@@ -1,4 +1,4 @@
-"""`vestige recover`: finalize runs, captures and bundles of crashed processes."""
+"""`vestige store recover`: finalize runs, captures and bundles of crashed processes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from vestige.cli.options import Examples, Home, home_option
     "recover",
     cls=Examples,
     examples="""
-  vestige recover                   finalize runs of crashed processes
-  vestige recover -o ./debug        also write bundles of unfinished captures to ./debug
-  vestige recover ./spool/x         one capture, a folder of captures, or a data directory
-  vestige recover ~/.agentdbg       unfinished AgentDbg runs
-  vestige recover tests/artifacts   bundles of killed test suites
-  vestige recover crash.wink        write the intact parts of a damaged bundle
+  vestige store recover                   finalize runs of crashed processes
+  vestige store recover -o ./debug        also write bundles of unfinished captures to ./debug
+  vestige store recover ./spool/x         one capture, a folder of captures, or a data directory
+  vestige store recover ~/.agentdbg       unfinished AgentDbg runs
+  vestige store recover tests/artifacts   bundles of killed test suites
+  vestige store recover crash.wink        write the intact parts of a damaged bundle
 """,
     exits="0 done, 1 some could not be recovered,"
     " 2 path not found or still running, 3 nothing recoverable",
@@ -117,7 +117,7 @@ def _recover_captures(path: Path, target: Path) -> int | None:
             return None
     for one in recovered:
         if one.bundle is not None:
-            click.echo(f"{one.outcome} capture  {one.bundle}  vestige debug {one.bundle}")
+            click.echo(f"{one.outcome} capture  {one.bundle}  vestige bundle show {one.bundle}")
         elif one.problem is not None:
             click.echo(f"vestige: {one.spool}: {one.problem}", err=True)
     return sum(one.problem is not None for one in recovered)

@@ -1,4 +1,4 @@
-"""`vestige validate`: check bundles and runs of other formats against their rules."""
+"""`vestige bundle validate`: check bundles and runs of other formats against their rules."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Results = list[tuple[str, "ValidationResult"]]
     "validate",
     cls=Examples,
     examples="""
-  vestige validate tests/artifacts                  every bundle below a folder
-  vestige validate tests/artifacts/e2e/20260210_170000 --profile strict
-  vestige validate bundle.zip --format json         an archive, findings as JSON
-  vestige validate tests/artifacts --format github  findings as workflow annotations
+  vestige bundle validate tests/artifacts                  every bundle below a folder
+  vestige bundle validate tests/artifacts/e2e/20260210_170000 --profile strict
+  vestige bundle validate bundle.zip --format json         an archive, findings as JSON
+  vestige bundle validate tests/artifacts --format github  findings as workflow annotations
 """,
     exits="0 valid, 1 invalid, 2 path not found, or nothing to validate",
 )
@@ -124,7 +124,7 @@ def _as_github(results: Results, profile: str) -> Iterator[str]:
         count = sum(problem.severity == "error" for problem in checked.problems)
         verdict = _counted(count, "error") if count else "valid"
         # The prefix keeps a path from starting a workflow command.
-        yield f"vestige validate: {plain(checked.path)}: {verdict}"
+        yield f"vestige bundle validate: {plain(checked.path)}: {verdict}"
     write_summary(results)
 
 

@@ -1,4 +1,4 @@
-"""`vestige keys add|list|revoke`: access keys of the server."""
+"""`vestige server keys add|list|revoke`: access keys of the server."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     "keys",
     cls=Examples,
     examples="""
-  vestige keys add ci --scope runs:write                       for `vestige ship`
-  vestige keys add eva --scope runs:read,debug-bundle:read     to read runs and bundles
-  vestige keys add acme --scope runs:write --tenant acme --expires 30d
-  vestige keys list                                            keys themselves are never shown
-  vestige keys revoke ci                                       by name or id, immediately
+  vestige server keys add ci --scope runs:write                       for `vestige server ship`
+  vestige server keys add eva --scope runs:read,debug-bundle:read     to read runs and bundles
+  vestige server keys add acme --scope runs:write --tenant acme --expires 30d
+  vestige server keys list                                           keys themselves are never shown
+  vestige server keys revoke ci                                       by name or id, immediately
 """,
     exits="0 done, 2 bad argument or key not found, 3 keys.json is damaged or readable by others",
 )
@@ -113,7 +113,7 @@ def _list(known: Keys, as_json: bool) -> None:
         click.echo(_json({"keys": found}))
         return
     if not found:
-        click.echo("No keys. Create one: `vestige keys add NAME --scope runs:read`.")
+        click.echo("No keys. Create one: `vestige server keys add NAME --scope runs:read`.")
         return
     now_ns = SYSTEM.now_ns()
     states = {key.id: key.state(now_ns) for key in known.list()}

@@ -1,4 +1,4 @@
-"""The option `--otlp` of `vestige serve` and `vestige ui`, and what it prints."""
+"""The option `--otlp` of `vestige server start` and `vestige ui`, and what it prints."""
 
 from __future__ import annotations
 

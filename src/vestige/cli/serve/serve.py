@@ -1,4 +1,4 @@
-"""`vestige serve`: runs over HTTP."""
+"""`vestige server start`: runs over HTTP."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     "serve",
     cls=Examples,
     examples="""
-  vestige serve                                   on this machine, at the printed URL
-  vestige serve --port 0                          on any free port
-  vestige serve --otlp                            also on OpenTelemetry's ports 4318 and 4317
-  vestige serve --store clickhouse://db:8123/vestige    with the runs of a team
-  vestige keys add ci --scope runs:read           create a key, then serve others:
-  vestige serve --host 0.0.0.0 --cert server.pem --key server.key
+  vestige server start                                   on this machine, at the printed URL
+  vestige server start --port 0                          on any free port
+  vestige server start --otlp                            also on OpenTelemetry's ports 4318 and 4317
+  vestige server start --store clickhouse://db:8123/vestige    with the runs of a team
+  vestige server keys add ci --scope runs:read           create a key, then serve others:
+  vestige server start --host 0.0.0.0 --cert server.pem --key server.key
 """,
     exits="0 stopped, 2 bad address, or public address without keys or TLS, 3 store unreadable",
 )
@@ -86,8 +86,8 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: JSON API, live updates, OpenWOP, web viewer.
 
-    Without access keys (`vestige keys`), only this machine is served, and the printed URL contains
-    the token. With keys, every client needs one. Journals are imported continuously.
+    Without access keys (`vestige server keys`), only this machine is served, and the printed URL
+    contains the token. With keys, every client needs one. Journals are imported continuously.
     """
     from vestige.server.stderr_json_log import Log
     from vestige.settings import find_segments

@@ -11,11 +11,11 @@ from vestige.cli.options import Examples, Home, home_option
 from vestige.integrations.vendors.telemetry_settings import TOOLS
 
 NOTES = {
-    "claude": "Start `vestige serve --otlp` before Claude Code; every session is then a run.",
+    "claude": "Start `vestige server start --otlp` before Claude Code. Each session is a run.",
     "codex": "Load it in the shell of Codex, then read its logs: vestige import --discover",
-    "gemini": "Start `vestige serve --otlp` before Gemini CLI.",
-    "opencode": "Start `vestige serve --otlp` and load the variables in the shell of OpenCode.",
-    "otel": "Start `vestige serve --otlp` and load the variables in the shell of the program.",
+    "gemini": "Start `vestige server start --otlp` before Gemini CLI.",
+    "opencode": "Start `vestige server start --otlp` then load the variables in OpenCode's shell.",
+    "otel": "Start `vestige server start --otlp` then load the variables in the program's shell.",
 }
 
 
@@ -37,7 +37,7 @@ NOTES = {
     "--endpoint",
     default="http://127.0.0.1:4318",
     show_default=True,
-    help="The server of `vestige serve --otlp`.",
+    help="The server of `vestige server start --otlp`.",
 )
 @home_option
 def setup(tool: str, write: bool, undo: bool, endpoint: str, home: Home) -> None:

@@ -1,4 +1,4 @@
-"""`vestige ship`: send recorded runs to a server."""
+"""`vestige server ship`: send recorded runs to a server."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ KEY_VARIABLE = "VESTIGE_SHIP_KEY"
     "ship",
     cls=Examples,
     examples="""
-  vestige ship --to https://vestige.example          send new records continuously
-  vestige ship --to https://vestige.example --once   send once and exit
-  vestige ship --to https://vestige.example --remove delete journals once they are sent
-  vestige ship --stop                                stop shipping
+  vestige server ship --to https://vestige.example          send new records continuously
+  vestige server ship --to https://vestige.example --once   send once and exit
+  vestige server ship --to https://vestige.example --remove delete journals once they are sent
+  vestige server ship --stop                                stop shipping
 """,
     exits="0 sent, 1 refused or server not reachable, or another process ships already, 2 usage",
 )
@@ -53,7 +53,7 @@ def ship(
     Failed requests are retried, and recorded programs are not affected. Once a data directory is
     shipped, its journals are queued until they are sent, up to a limit; `--stop` ends this.
 
-    Set the access key in VESTIGE_SHIP_KEY. Create it on the server: `vestige keys add NAME
+    Set the access key in VESTIGE_SHIP_KEY. Create it on the server: `vestige server keys add NAME
     --scope runs:write`.
     """
     from vestige.collector.outbox import is_shipped
@@ -67,7 +67,7 @@ def ship(
         click.echo(f"{home.root}: shipping stopped")
         return
     if url is None:
-        raise UsageError("ship: --to is missing (the URL of a `vestige serve`).")
+        raise UsageError("ship: --to is missing (the URL of a `vestige server start`).")
     link = ShipClient(url, read_key(key_file), ca_file=ca_file, plain_http=plain_http)
 
     def report(text: str) -> None:
@@ -126,6 +126,7 @@ def read_key(path: Path | None) -> str:
             raise UsageError(f"ship: no access key. Set {KEY_VARIABLE}, or use --key-file.")
     if not key.isascii() or not key.isprintable() or " " in key or not key:
         raise UsageError(
-            f"{where}: not an access key (expected one line, as printed by `vestige keys add`)."
+            f"{where}: not an access key (expected one line, as printed by"
+            " `vestige server keys add`)."
         )
     return key

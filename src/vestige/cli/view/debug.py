@@ -1,4 +1,4 @@
-"""`vestige debug`: inspect a debug bundle. Also installed as `wink debug`."""
+"""`vestige bundle show`: inspect a debug bundle. Also installed as `wink debug`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ REFUSED_SHOWN = 20
     "debug",
     cls=Examples,
     examples="""
-  vestige debug crash.wink                      summary
-  vestige debug debug/                          the most recent bundle of a folder
-  vestige debug crash.wink --view snapshots     state snapshots and changes
-  vestige debug crash.wink --view logs          the log, oldest first
-  vestige debug crash.wink --web                in the browser
-  vestige debug crash.wink --export-files out   write its files to a folder
+  vestige bundle show crash.wink                      summary
+  vestige bundle show debug/                          the most recent bundle of a folder
+  vestige bundle show crash.wink --view snapshots     state snapshots and changes
+  vestige bundle show crash.wink --view logs          the log, oldest first
+  vestige bundle show crash.wink --web                in the browser
+  vestige bundle show crash.wink --export-files out   write its files to a folder
   vestige diff crash.wink#3 crash.wink#7        compare two snapshots
 """,
     exits="0 ok, 1 parts are damaged or were not written, 2 file not found or target exists,"

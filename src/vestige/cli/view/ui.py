@@ -90,7 +90,7 @@ def open_viewer(
         if running is not None and otlp is not None:
             raise UsageError(
                 f"--otlp: a viewer of this data directory runs on port {running} already. Stop it"
-                " first, or use `vestige serve --otlp --port 0`."
+                " first, or use `vestige server start --otlp --port 0`."
             )
         if running is not None:
             url = f"http://127.0.0.1:{running}/?token={key}{page}"

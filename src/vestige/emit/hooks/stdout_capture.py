@@ -23,7 +23,7 @@ from typing import Any
 from vestige._runtime.clock import SYSTEM, Now
 from vestige.emit import context
 from vestige.emit.exception_attributes import error_attributes
-from vestige.emit.hooks.printed_text import PrintAllowance, to_plain_text
+from vestige.emit.hooks.print_cleanup import PrintAllowance, to_plain_text
 from vestige.emit.hooks.skip_recorded_prints import SUPPRESSED, suppress_prints
 from vestige.limits import PRINT_MAX, PRINTS_PER_S
 

@@ -192,7 +192,7 @@ class Ship:
             )
         raise ShipError(
             f"{url}: does not accept records ({status} {reply.message}). Is it the address of a"
-            " `vestige serve`?"
+            " `vestige server start`?"
         )
 
     def _skip_refused_runs(self, reply: ServerReply) -> None:

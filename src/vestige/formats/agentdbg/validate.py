@@ -65,7 +65,7 @@ _RUN: dict[str, _Rule] = {
     "last_event_ts": (or_null(is_timestamp), "UTC with milliseconds and Z, or null"),
 }
 _COUNTS = ("llm_calls", "tool_calls", "errors", "loop_warnings")
-_RECOVER = "If its program is dead: `vestige recover`."
+_RECOVER = "If its program is dead: `vestige store recover`."
 
 
 def check_path(path: Path) -> Sequence[Problem]:

@@ -73,7 +73,7 @@ def _open(path: Path) -> _Shard:
     _, problems = check_bundle(DirectoryTree(path))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
-        raise UnreadableError(f"{errors[0]} See `vestige validate {path}`.")
+        raise UnreadableError(f"{errors[0]} See `vestige bundle validate {path}`.")
     # Valid, so these decode.
     bundle = msgspec.json.decode((path / constants.BUNDLE).read_bytes(), type=file_structs.Bundle)
     repro = msgspec.json.decode((path / "repro.json").read_bytes(), type=file_structs.Repro)

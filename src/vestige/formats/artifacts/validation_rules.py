@@ -54,7 +54,7 @@ _ALL: Final = (
         "seed",
         "A bundle has a `bundle.json`.",
         _LAYOUT,
-        "If the suite was killed, `vestige recover` finishes its bundle.",
+        "If the suite was killed, `vestige store recover` finishes its bundle.",
     ),
     Rule(
         "suite-without-bundle",
@@ -188,7 +188,7 @@ _ALL: Final = (
         "seed",
         "A trace has a suite_start and a suite_end.",
         _TRACE,
-        "If the suite was killed, `vestige recover` finishes its bundle.",
+        "If the suite was killed, `vestige store recover` finishes its bundle.",
     ),
     # later eras
     Rule("later-file-missing", "latest", "manifest.json and the scenario files are there.", _LATER),

@@ -54,7 +54,7 @@ def _is_export(path: Path, start: bytes) -> bool:
     if not any(signature in start for signature in SIGNATURES):
         return False
     from vestige.errors import UnreadableError
-    from vestige.formats.otlp.detect import open_trace_file
+    from vestige.formats.otlp.trace_index import open_trace_file
 
     try:
         return bool(open_trace_file(path).traces)
@@ -69,7 +69,7 @@ def _json_files(paths: Iterable[Path]) -> list[Path]:
 
 def find_runs(path: Path) -> Iterator[Path]:
     """Yield a path for each trace: the file itself, or `FILE#trace-id` where it has several."""
-    from vestige.formats.otlp.detect import find_trace_paths
+    from vestige.formats.otlp.trace_index import find_trace_paths
 
     if path.is_dir():
         for file in _json_files(path.iterdir()):

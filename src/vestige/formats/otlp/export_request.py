@@ -19,7 +19,6 @@ from vestige.errors import UnreadableError
 from vestige.formats.otlp.any_value import as_text, get_field
 from vestige.formats.otlp.claude_spans import normalize_span, share_tool_status
 from vestige.formats.otlp.constants import RECORDED_BY, own_run_id, own_writer_id
-from vestige.formats.otlp.detect import DecodeError, decode
 from vestige.formats.otlp.log_records import LogRecordConverter
 from vestige.formats.otlp.parse_span import (
     OtelSpan,
@@ -33,6 +32,7 @@ from vestige.formats.otlp.parse_span import (
 )
 from vestige.formats.otlp.root_span import RootFinder
 from vestige.formats.otlp.to_records import is_own, span_to_records, synthetic_run_records
+from vestige.formats.otlp.trace_index import DecodeError, decode
 from vestige.limits import OTLP_SPANS_MAX, OTLP_TRACES_MAX
 from vestige.record.types import KnownRecord
 

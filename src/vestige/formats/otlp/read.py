@@ -17,7 +17,6 @@ from vestige.formats.otlp.constants import (
     own_run_id,
     own_writer_id,
 )
-from vestige.formats.otlp.detect import Trace, TraceFile, open_trace_file, split_trace_path
 from vestige.formats.otlp.log_records import LogRecordConverter, to_message_event
 from vestige.formats.otlp.parse_span import (
     Event,
@@ -33,6 +32,7 @@ from vestige.formats.otlp.parse_span import (
     parse_span,
 )
 from vestige.formats.otlp.to_records import span_to_records, synthetic_run_records
+from vestige.formats.otlp.trace_index import Trace, TraceFile, open_trace_file, split_trace_path
 from vestige.formats.protocol import Problem, Source
 from vestige.limits import OTLP_PENDING_LOGS_MAX, PROBLEMS_MAX
 from vestige.record.types import KnownRecord

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from vestige.errors import UnreadableError
-from vestige.formats.otlp.detect import Trace, TraceFile, open_trace_file, split_trace_path
 from vestige.formats.otlp.parse_span import (
     OtelSpan,
     ReportProblem,
@@ -15,6 +14,7 @@ from vestige.formats.otlp.parse_span import (
     iter_raw_spans,
     parse_span,
 )
+from vestige.formats.otlp.trace_index import Trace, TraceFile, open_trace_file, split_trace_path
 from vestige.formats.protocol import Problem
 from vestige.limits import PROBLEMS_MAX
 

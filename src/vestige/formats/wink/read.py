@@ -229,7 +229,7 @@ class ZipContent(Members):
             if name in ("snapshots", "logs") and not self._partial:
                 raise BundleComponentMissingError(
                     f"{self.path}: no {component.path[:100]!r} in it, though the manifest lists it"
-                    f" as {name}. `vestige recover` makes a bundle of what is there."
+                    f" as {name}. `vestige store recover` makes a bundle of what is there."
                 )
             shown = f"component {name[:100]!r} ({component.path[:100]!r}) is not there."
             self.report(MANIFEST, "", "component-missing", shown)

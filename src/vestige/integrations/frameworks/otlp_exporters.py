@@ -1,8 +1,8 @@
 """Mark spans that are recorded here, when the program exports them to this machine.
 
-A program that is recorded may also export its spans to `vestige serve --otlp` or `vestige ui`. The
-mark, an attribute of the resource, names the journal that has the same spans, so that they are not
-a second run. Only spans for an address of this machine are marked.
+A program that is recorded may also export its spans to `vestige server start --otlp` or
+`vestige ui`. The mark, an attribute of the resource, names the journal that has the same spans, so
+that they are not a second run. Only spans for an address of this machine are marked.
 """
 
 from __future__ import annotations

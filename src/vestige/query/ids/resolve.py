@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from vestige.errors import AmbiguousIdError, NotFoundError
 from vestige.query import formatting
-from vestige.query.ids.log_line_lookup import find_log_spans
+from vestige.query.ids.pasted_line_lookup import find_log_spans
 from vestige.query.search.grep import GrepOptions, build_search_query
 from vestige.record.run import Run, RunInfo, SpanInfo
 from vestige.store.protocol import RunFilter, SpanRef, Store

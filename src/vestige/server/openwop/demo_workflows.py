@@ -1,6 +1,6 @@
 """Demo workflows that OpenWOP conformance suites can start.
 
-    vestige serve --demo-workflows
+    vestige server start --demo-workflows
     POST /v1/runs {"workflowId": "conformance-noop"}
 
 Vestige is not a workflow engine: these are Python functions, recorded by the real recorder into a

@@ -9,7 +9,7 @@ The server only reads the bytes and passes them to a child process (fleet/server
 so readers do not wait for writers. The bytes in memory are bounded, in total and per key. Further
 requests are refused with a Retry-After.
 
-Elsewhere: the format of the lines is in fleet/shipment.py; `vestige ship` is a client.
+Elsewhere: the format of the lines is in fleet/shipment.py; `vestige server ship` is a client.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ _PAGE: Final = """<!doctype html>
 <input id="key" name="key" type="password" autocomplete="current-password" required autofocus>
 <button>Continue</button>
 <p>A key starts with <code>vstg_</code>. Ask the server's owner for one
-(<code>vestige keys add NAME --scope runs:read</code>).</p>
+(<code>vestige server keys add NAME --scope runs:read</code>).</p>
 </form>
 </main>
 <script>{script}</script>

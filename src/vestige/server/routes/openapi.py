@@ -84,7 +84,7 @@ def render_document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
                 "key": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A key of `vestige keys add`, or the token of the printed URL.",
+                    "description": "A key of the server, or the token of the printed URL.",
                 },
                 "cookie": {
                     "type": "apiKey",

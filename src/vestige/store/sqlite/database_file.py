@@ -79,5 +79,5 @@ def require_version(connection: sqlite3.Connection, path: Path) -> None:
         older = found < schema.VERSION
         raise StoreError(
             f"{path}: store version {found}, this vestige reads {schema.VERSION}. "
-            + ("Run `vestige collect --once` to migrate it." if older else "Upgrade vestige.")
+            + ("Run `vestige store collect --once` to migrate it." if older else "Upgrade vestige.")
         )

@@ -45,7 +45,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     if path.is_dir():
         raise BundleCorruptedError(
             f"{path}: a folder, not a file (expected a .wink bundle). Name one in it, or look at"
-            f" the latest with `vestige debug {shlex.quote(str(path))}`."
+            f" the latest with `vestige bundle show {shlex.quote(str(path))}`."
         )
     if not path.is_file():
         raise BundleCorruptedError(f"{path}: not a file (expected a .wink bundle).")

@@ -13,8 +13,8 @@ from itertools import islice
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.checks.answer_effects import Action, actions_by_agent, is_agent, is_final_tool
+from vestige.query.checks.available_tools import find_tool_names
 from vestige.query.checks.requested_calls import get_tool_name
-from vestige.query.checks.tool_names import find_tool_names
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo

@@ -21,7 +21,7 @@ from vestige.query.checks.answer_effects import (
     get_input,
     get_observation,
 )
-from vestige.query.checks.tool_names import find_tool_names
+from vestige.query.checks.available_tools import find_tool_names
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo

@@ -73,7 +73,9 @@ def query(client: Client, view: View, sql: str, skip: int, limit: int) -> QueryR
     except ClickHouseError as error:
         raise UsageError(f"sql: {_format_error(error, sql)}") from error
     if not re.match(r"(?i)(SELECT|WITH|\()", plain):
-        raise UsageError("sql: only reading is allowed (SELECT or WITH). See `vestige schema`.")
+        raise UsageError(
+            "sql: only reading is allowed (SELECT or WITH). See `vestige store schema`."
+        )
     try:
         lines = [row[0] for row in client.query(f"EXPLAIN AST {plain}")]
     except ClickHouseError as error:

@@ -113,7 +113,7 @@ def query(
             ) from error
         raise UsageError(_format_error(str(error), sql, names)) from error
     if not columns:
-        raise UsageError("sql: not a query. Write a SELECT; `vestige schema` has examples.")
+        raise UsageError("sql: not a query. Write a SELECT; `vestige store schema` has examples.")
     return QueryRows(columns, rows, more)
 
 
@@ -179,7 +179,7 @@ def _format_error(message: str, sql: str, names: dict[str, list[str]]) -> str:
     if found := re.match(r"access to (\S+) is prohibited", message):
         return f"sql: {found[1]}: no access. Tables: {', '.join(names)}."
     if "not authorized" in message or "prohibited" in message or "readonly" in message:
-        return "sql: only reading is allowed (SELECT or WITH). `vestige schema` shows the tables."
+        return "sql: only reading is allowed (SELECT or WITH). Tables: `vestige store schema`."
     if message == "interrupted":
         return TOO_LONG.format(SECONDS_MAX)
     if found := re.match(r"no such column: (\S+)", message):
@@ -189,9 +189,9 @@ def _format_error(message: str, sql: str, names: dict[str, list[str]]) -> str:
         near = difflib.get_close_matches(column, columns, 3, 0.4)
         advice = f"Nearest: {', '.join(near)}." if near else f"Columns: {', '.join(columns)}."
         table = used[0] if used else "spans"
-        return f"sql: {message}. {advice} `vestige schema {table}` lists all columns."
+        return f"sql: {message}. {advice} `vestige store schema {table}` lists all columns."
     if found := re.match(r"no such table: (\S+)", message):
         return f"sql: {message}. Tables: {', '.join(names)}."
     if "one statement" in message:
         return "sql: only one statement is allowed."
-    return f"sql: {message}. `vestige schema` has the tables and example queries."
+    return f"sql: {message}. `vestige store schema` has the tables and example queries."
