@@ -1,15 +1,15 @@
-"""What every test may use: a home of its own, programs that record into it, and what came of it.
+"""What every test may use: a home of its own, programs that record into it, and their runs.
 
-home          an empty home for this test; also $VESTIGE_HOME store         the empty store of
-`home`, open for writing data_dir      where AgentDbg's run directories are; also
-$AGENTDBG_DATA_DIR run_program   run(source, ...): a small Python program in a process of its
-own, recording into `home` read_runs     read_runs(): every run in `home`, implicit ones too,
-oldest first small_disk    small_disk("64k"): a disk of that size, to fill or to make read-only;
-skips where it may not agentdbg      a Python with the published package agentdbg 0.3.0 (and
-maida, its later name); full browser       a Chromium for this module's tests (tests/web); skips
-where no page was built clickhouse_server  a ClickHouse server for all tests of this process;
-skips where chdb is missing golden        golden(name, text): compare with tests/golden/<name>;
-`--rewrite` writes it instead
+- home: an empty home for this test; also $VESTIGE_HOME
+- store: the empty store of `home`, open for writing
+- data_dir: where AgentDbg's run directories are; also $AGENTDBG_DATA_DIR
+- run_program: run(source, ...), a small Python program in its own process that records into `home`
+- read_runs: read_runs(), every run in `home`, implicit ones too, oldest first
+- small_disk: small_disk("64k"), a disk to fill or to make read-only; skips where it may not
+- agentdbg: a Python with the published package agentdbg 0.3.0, and maida, its later name; full
+- browser: a Chromium for this module's tests (tests/web); skips where no page was built
+- clickhouse_server: a ClickHouse for all tests of this process; skips where chdb is missing
+- golden: golden(name, text), compare with tests/golden/<name>; `--rewrite` writes it instead
 
 Functions, servers and samples that tests import are in tests/support.
 """
@@ -90,6 +90,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return name if name in share else nodeid
 
     return Scheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_rules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compile the rules for secrets once. In each test's own home, it would take 0.1 s."""
+    folder = tmp_path_factory.mktemp("rules") / "scanners"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Home, "scanners", property(lambda home: folder))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,7 @@ def test_the_unit_starts_a_command_that_exists() -> None:
     """ExecStart, and the key that its comment says to make first."""
     unit = _unit()
     program, *words = shlex.split(unit["Service"]["ExecStart"])
-    commands = re.findall(r"vestige (keys add .*)", (DEPLOY / "vestige.service").read_text())
+    commands = re.findall(r"vestige server (keys add .*)", (DEPLOY / "vestige.service").read_text())
 
     assert program.endswith("/vestige")
     assert unit["Service"]["Environment"].startswith("VESTIGE_HOME=/var/lib/vestige")
@@ -74,7 +74,7 @@ def test_the_container_starts_a_command_that_exists() -> None:
     entry = json.loads(re.findall(r"^ENTRYPOINT (.*)", text, re.MULTILINE)[0])
     words = json.loads(re.findall(r"^CMD (.*)", text, re.MULTILINE)[0])
     health = json.loads(re.findall(r"^HEALTHCHECK .* CMD (.*)", text, re.MULTILINE)[0])
-    commands = re.findall(r"^# .* vestige (keys .*)", text, re.MULTILINE)
+    commands = re.findall(r"^# .* vestige server (keys .*)", text, re.MULTILINE)
 
     assert entry == ["/opt/vestige/bin/vestige"]
     assert commands

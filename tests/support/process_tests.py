@@ -1,6 +1,6 @@
-"""Tests that start processes or a browser: they are slow, whether or not they have the mark.
+"""Tests that start processes, servers or a browser: they are slow, with or without the mark.
 
-`make test-fast` runs what needs no process of its own. Nobody has to remember a mark for that: the
+`make test-fast` runs what needs none of its own. Nobody has to remember a mark for that: the
 code of a test shows which functions and fixtures it uses.
 """
 
@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-_STARTERS = frozenset(["subprocess", "Popen", "fork", "create_subprocess_exec", "spawn"])
-"""Names that a function uses to start a process."""
+_STARTERS = frozenset(
+    ["subprocess", "Popen", "fork", "create_subprocess_exec", "spawn", "make_server"]
+)
+"""Names that a function uses to start a process or a server."""
 
 _TESTS = str(Path(__file__).parent.parent)
 

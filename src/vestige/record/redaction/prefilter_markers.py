@@ -10,6 +10,7 @@ about a model. Such a marker has a stricter expression for what surrounds its li
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige._runtime.re_compat import re
@@ -101,8 +102,13 @@ _ARGUMENT_LIST = rb'",[ ]?\\{0,15}"-'
 _CONTEXTS = ((b"token", _TOKEN), (b"jwt", _JWT), (b"psk", _PSK), (b"pwd", _PWD))
 
 
-def all_markers() -> Iterator[Marker]:
-    """Yield the markers of all rules."""
+@cache
+def all_markers() -> tuple[Marker, ...]:
+    """Return the markers of all rules."""
+    return tuple(_iter_markers())
+
+
+def _iter_markers() -> Iterator[Marker]:
     # Not at import: the table of rules is only needed once there is a scanner.
     from vestige.record.redaction.secret_patterns import base64_fragments
 
