@@ -92,12 +92,7 @@ class Writer:
         """Attach a recorder. The first one opens the process span, through its emitter."""
         emitter.begin(self.id, self.seq)
         self._emitters.append(emitter)
-        if self.process_span is None:
-            self.self_reporter.watch(self.home.ask_file(self.id), silence_s)
-            self._open_process(self._parent, "spawned by")
-            thread_context.install()
-        else:
-            self._set_process(emitter)
+        # First: a worker may be stopped as soon as it has started.
         if crash_hooks and self._crash_hooks is None:
             from vestige.emit.process.crash_hooks import CrashHooks  # not needed in tests
 
@@ -105,6 +100,12 @@ class Writer:
                 self.self_reporter.record_exit, self.home.fault_file(self.id), self._record_os_exit
             )
             self._crash_hooks.install()
+        if self.process_span is None:
+            self.self_reporter.watch(self.home.ask_file(self.id), silence_s)
+            self._open_process(self._parent, "spawned by")
+            thread_context.install()
+        else:
+            self._set_process(emitter)
 
     def detach(self, emitter: Emitter) -> None:
         """Detach a recorder. The last one closes the process span and the journal."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from support.programs import ReadRuns, RunProgram
+
+PLAIN = (sys.executable,)
+VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--", sys.executable)
 
 PROGRAM = """
 import multiprocessing as mp, os, sys, vestige
@@ -51,3 +56,34 @@ def test_traced_calls_of_a_worker_without_a_run_around_it_are_runs(
 
     assert done.returncode == 0, done.stderr
     assert sum(run.info.name == "square" for run in read_runs()) == 6
+
+
+POOL = """
+import multiprocessing as mp, sys, vestige
+
+@vestige.tool
+def square(number):
+    return number * number
+
+if __name__ == "__main__":
+    with mp.get_context(sys.argv[1]).Pool(3) as pool:
+        pool.map(square, range(6))
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "supervised"),
+    [("fork", False), ("forkserver", False), ("fork", True), ("spawn", True), ("forkserver", True)],
+)
+def test_workers_that_a_pool_stops_are_no_errors(
+    run_program: RunProgram, read_runs: ReadRuns, method: str, supervised: bool
+) -> None:
+    """The pool ends them with SIGTERM: idle, at their end, or between two records of it."""
+    for _ in range(3):
+        done = run_program(POOL, method, command=VESTIGE_RUN if supervised else PLAIN)
+        assert done.returncode == 0, done.stderr
+
+    runs = read_runs()
+    assert sum(span.name == "square" for run in runs for span in run.spans) == 18
+    assert {run.info.outcome for run in runs} == {"ok"}
+    assert sum(run.info.error_count for run in runs) == 0

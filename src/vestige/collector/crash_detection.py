@@ -17,6 +17,7 @@ A machine that disappeared never reports its dead writers. They are stamped afte
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,10 +30,17 @@ from vestige.home import PARTIAL_SUFFIX, Home
 from vestige.limits import BODY_INLINE_MAX, OPEN_SPANS_NAMED_MAX, PARTIAL_MAX, REMOTE_SILENT_S
 from vestige.record.coercion import inline_bytes
 from vestige.record.crash_stamp_seq import stamp_seq
-from vestige.record.types import OWN_COMPONENT, VERSION, Attributes, Log, SpanClose
+from vestige.record.types import OWN_COMPONENT, VERSION, Attributes, Log, SpanClose, Status
 from vestige.store.protocol import OpenSpan, Store, WriterInfo
 
 TERMINATED = "terminated by SIGTERM"
+_WORKER = re.compile(
+    r'multiprocessing/(?:process\.py", line \d+ in _bootstrap'  # what `multiprocessing` calls first
+    r'|spawn\.py", line \d+ in spawn_main|forkserver\.py", line \d+ in main)'
+    r'|/vestige/(?:process_writer|recorder)\.py", line \d+ in (?:_record_os_exit|close)'
+    r"|Current thread .*\n +<no Python frame>"  # like the line before: at its end already
+)
+"""A line in the stacks of a process that may be stopped at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +183,7 @@ def _stamp(
     records: list[Log | SpanClose] = []
     # Without a parent that saw the end, the last record is the only known time.
     at_ns = max(writer.last_ns, ended.at_ns) if ended is not None else writer.last_ns
+    status: Status = "ok" if _is_stopped_worker(open_spans, fault) else "interrupted"
     by_run: dict[str, list[OpenSpan]] = {}
     for span in open_spans:
         by_run.setdefault(span.run_id, []).append(span)
@@ -195,7 +204,7 @@ def _stamp(
                 at_ns,
                 span.run_id,
                 span.span_id,
-                "interrupted",
+                status,
                 max(0, at_ns - span.started_ns),
                 attributes,
                 body,
@@ -215,7 +224,10 @@ def _end_log(
     fault: str | None,
 ) -> Log:
     last = spans[-1]
-    if writer.ended == "silent":
+    level = "error"
+    if _is_stopped_worker(spans, fault):
+        level, message = "info", f"worker stopped between two spans: {last.type} {last.name}"
+    elif writer.ended == "silent":
         hours = REMOTE_SILENT_S / 3600
         message = f"its machine sent nothing for {hours:g} h after {last.type} {last.name}"
     elif writer.ended == "exited":
@@ -227,8 +239,10 @@ def _end_log(
         message = f"process exited unexpectedly after {last.type} {last.name}"
     if ended is not None:
         message += f" ({ended})"
-    attributes: Attributes = {
-        "crash": writer.ended not in ("exited", "silent"),
+    attributes: Attributes = {}
+    if level == "error":
+        attributes["crash"] = writer.ended not in ("exited", "silent")
+    attributes |= {
         "pid": writer.pid,
         "last_span": last.span_id,
         "open_spans": len(spans),
@@ -247,12 +261,24 @@ def _end_log(
         at_ns,
         run_id,
         OWN_COMPONENT,
-        "error",
+        level,
         message,
         last.span_id,
         attributes,
         fault,
     )
+
+
+def _is_stopped_worker(spans: Sequence[OpenSpan], fault: str | None) -> bool:
+    """Return True if SIGTERM ended a worker that had nothing to do, or nothing more.
+
+    Pools and servers stop their workers like this, also if all is well. The parent of a worker is
+    recorded, or the stacks show that it is one."""
+    if not fault or _fault_title(fault) != TERMINATED:
+        return False
+    if any(span.type not in ("run", "process") for span in spans):
+        return False
+    return spans[0].parent_type not in (None, "run") or _WORKER.search(fault) is not None
 
 
 def _fault_title(fault: str) -> str:

@@ -218,6 +218,12 @@ class JournalWriter:
 
     def check(self) -> None:
         """Sync, and recover after a failed write. Called off the hot path."""
+        if self._recover() and self._fsync == "periodic":
+            self._sync_new()
+        self._write_backlog()
+
+    def _recover(self) -> bool:
+        """Open a file if there is none, and return whether there was one."""
         self._open_lost()
         if self._file.fd < 0 or self._is_deleted():
             had_file, generation = self._file.fd >= 0, self._generation
@@ -226,22 +232,27 @@ class JournalWriter:
                 self._make_reserve()
             if had_file and self._generation > generation:
                 self._on_deleted()
-        elif self._fsync == "periodic" and self._synced_bytes != self.written_bytes:
-            self._synced_bytes = self.written_bytes
-            self._sync()
-        self._write_backlog()
+            return False
+        return True
 
     def prepare_end(self) -> None:
         """Make room for the last records, which the program writes before it closes the journal.
 
-        If the disk is still full, only the newest of the waiting lines are kept.
+        If the disk is still full, only the newest of the waiting lines are kept. Nothing is synced
+        yet: a pool ends its workers with SIGTERM, perhaps while they wait for the disk.
         """
-        self.check()
+        self._recover()
+        self._write_backlog()
         self._is_ending = True
         if self._backlog.waiting:
             with self._lock:
                 self._backlog.trim(BACKLOG_LAST_MAX)
             self._release_reserve()
+
+    def _sync_new(self) -> None:
+        if self._synced_bytes != self.written_bytes:
+            self._synced_bytes = self.written_bytes
+            self._sync()
 
     def _sync(self) -> None:
         try:

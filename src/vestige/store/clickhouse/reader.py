@@ -150,11 +150,13 @@ class ClickHouseReader(StoreConnection):
     def open_spans(self, writer: str) -> Sequence[OpenSpan]:
         view = self._view()
         writers = view.current("writers", "writer = {writer:String}")
+        found = _open_spans(view, f"writer IN (SELECT id FROM {writers})")
+        parents = view.current("spans", f"span_id IN (SELECT parent_id FROM {found})")
         rows = self._query(
             view,
-            "SELECT r.run_id, s.span_id, s.type, s.name, s.seq, s.started_ns"
-            f" FROM {_open_spans(view, f'writer IN (SELECT id FROM {writers})')} s"
-            f" JOIN {view.current('runs')} r ON r.id = s.run ORDER BY s.seq",
+            "SELECT r.run_id, s.span_id, s.type, s.name, s.seq, s.started_ns, p.type"
+            f" FROM {found} s JOIN {view.current('runs')} r ON r.id = s.run"
+            f" LEFT JOIN {parents} p ON p.run = s.run AND p.span_id = s.parent_id ORDER BY s.seq",
             writer=writer,
         )
         return [OpenSpan(*row) for row in rows]

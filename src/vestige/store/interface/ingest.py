@@ -49,6 +49,8 @@ class OpenSpan(msgspec.Struct, frozen=True):
     name: str
     seq: int | None
     started_ns: int
+    parent_type: str | None
+    """The type of the span that it is in; None if that is not in the run."""
 
 
 class SupervisedEnd(msgspec.Struct, frozen=True):

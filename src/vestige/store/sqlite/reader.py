@@ -120,8 +120,9 @@ class SqliteReader(SqliteConnection):
 
     def open_spans(self, writer: str) -> Sequence[OpenSpan]:
         rows = self._connection.execute(
-            "SELECT r.run_id, s.span_id, s.type, s.name, s.seq, s.started_ns"
+            "SELECT r.run_id, s.span_id, s.type, s.name, s.seq, s.started_ns, p.type"
             " FROM spans s JOIN runs r ON r.id = s.run JOIN writers w ON w.id = s.writer"
+            " LEFT JOIN spans p ON p.run = s.run AND p.span_id = s.parent_id"
             " WHERE w.writer = ? AND s.status IS NULL ORDER BY s.seq",
             (writer,),
         )
