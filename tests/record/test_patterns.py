@@ -190,6 +190,7 @@ def test_a_cookie_header_is_masked_to_the_end_of_its_line() -> None:
         '"properties":{"password":{"type":"string"}},"required":["password","email"]',
         "Bearer authentication and Basic understanding",
         "sk-fading-circle-container task-management-system",
+        "fill:var(--md-mermaid-edge-color2)",
         "http://localhost:8000/a@b https://host:80/x",
         "PWD=/home/me",
         "export TOKEN=$(cat file) x",

@@ -285,7 +285,12 @@ PROVIDERS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     ("telnyx", "KEY", START + r"KEY[A-F0-9]{32}_[A-Za-z0-9]{22}" + END, r"KEY[A-F0-9]{32}_"),
     ("mailchimp", "-us", r"(?<![\w-])[a-f0-9]{32}-us[0-9]{1,2}(?![\w-])", r"[a-f0-9]{32}-us[0-9]"),
-    ("mandrill", "md-", START + r"md-[\w-]{22}(?![\w-])", r"md-[\w-]{22}"),
+    (
+        "mandrill",
+        "md-",
+        START + r"md-(?=[a-z0-9_-]{0,21}[A-Z])[\w-]{22}(?![\w-])",  # `--md-mermaid-edge-color`
+        r"md-[\w-]{22}",
+    ),
     (
         "resend",
         "re_",
