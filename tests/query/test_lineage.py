@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 import vestige
+from support.programs import RunProgram
 from vestige.collector.loop import catch_up
 from vestige.home import Home
 from vestige.query.ids.lineage import Family, find_family
@@ -14,6 +20,7 @@ from vestige.store.protocol import RunFilter
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 ON_THE_WIRE = {"method": "POST", "url": "https://api.example/v1/chat", "attempt": 1}
+VESTIGE_RUN = (sys.executable, "-m", "vestige", "run", "--")
 SECRET = "sk-" + "lineage81c77e20b35d6cQv4f9a"
 
 
@@ -94,4 +101,30 @@ def test_attributes_that_cannot_be_read_are_left_out(home: Home) -> None:
     first, forked = families(home)
 
     assert (first.forks[0].forked_at, first.forks[0].changes) == ("gone", [])
-    assert (forked.changes, forked.command, forked.live_from) == ([], None, None)
+    assert (forked.changes, forked.live_from) == ([], None)
+    assert forked.command is not None and "not JSON" not in forked.command
+
+
+OWN_RUN = """
+import sys, vestige
+
+with vestige.Recorder().run("main"):
+    pass
+"""
+
+
+@pytest.mark.parametrize("supervised", [False, True])
+def test_the_command_is_that_of_the_program_that_opened_the_run(
+    home: Home, run_program: RunProgram, supervised: bool
+) -> None:
+    """A run that a program opens itself has no command of its own."""
+    python = (sys.executable,)
+    run_program(OWN_RUN, "a b", command=(*VESTIGE_RUN, *python) if supervised else python)
+
+    (main,) = (family for family in families(home) if family.run.name == "main")
+
+    assert main.command is not None
+    program, file, argument = shlex.split(main.command)
+    assert Path(program).name.startswith("python")
+    assert Path(file).name == "program.py"
+    assert argument == "a b"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from support.browsing import Visit, served, visit
 from support.errand import run_errands
+from support.programs import load
 from vestige.home import Home
 
 pytestmark = pytest.mark.slow
@@ -343,6 +346,32 @@ def test_go_to_the_cause_opens_the_tab_with_the_failure(place: Place) -> None:
     expect(pane(page).locator(".notice.bad").first).to_be_visible()
 
 
+OWN_RUN = """
+import sys, vestige
+
+with vestige.Recorder().run("main"):
+    pass
+sys.exit(3)
+"""
+
+
+def test_the_head_names_the_other_runs_of_the_program(browser: Browser, tmp_path: Path) -> None:
+    """The program failed after its own run succeeded."""
+    home = Home(tmp_path / "home")
+    program = tmp_path / "program.py"
+    program.write_text(OWN_RUN)
+    command = [sys.executable, "-m", "vestige", "run", "--", sys.executable, str(program)]
+    subprocess.run(command, env={**os.environ, "VESTIGE_HOME": str(home.root)}, timeout=120)
+    (run,) = (run for run in load(home) if run.info.name == "main")
+
+    with served(home.root) as url, visit(browser, f"{url}#/run/{run.info.short_id}") as page:
+        summary = page.get_by_role("region", name="Summary")
+        expect(summary).to_contain_text("Same program:")
+        summary.get_by_role("link", name="program.py").last.click()
+
+        expect(page.get_by_role("heading", level=1)).to_have_text("program.py")
+
+
 def test_a_note_typed_by_keyboard_is_saved(live: Place) -> None:
     """Written on a span, read on the run after the page is loaded again."""
     page = live.at("r3", "view=tree&span=s9&tab=attributes")
@@ -430,7 +459,7 @@ def test_the_head_of_a_span_fits_a_phone(browser: Browser, home: Home) -> None:
         visit(browser, url + "#/run/r3?span=s10", viewport={"width": 390, "height": 844}) as page,
     ):
         expect(pane(page)).to_contain_text("s10")
-        title = pane(page).get_by_role("heading").bounding_box()
+        title = pane(page).get_by_role("heading", level=2).bounding_box()
         close = pane(page).get_by_role("button", name="Close").bounding_box()
         assert title is not None and title["width"] > 60
         assert close is not None and close["x"] + close["width"] <= 390

@@ -191,6 +191,8 @@ export interface OverviewData {
   not_applicable: string[];
   cost_usd: number | null;
   good_run: RunRow | null;
+  /** Other runs of the program that opened this one, and its command if that failed. */
+  same_program: RunRow[];
   /** Attributes that nearly all spans have with the same value. */
   common_attributes: Record<string, string | number | boolean>;
   stamps: string[];

@@ -9,7 +9,7 @@ import { count, dateTime, durationMs, moment, oneLine, price, short } from "../p
 import { Neighbours } from "../parts/neighbours";
 import { RunNotes } from "../parts/notes";
 import { href, openSpan, showView } from "../router";
-import type { Finding, Losses, OverviewData } from "../types";
+import type { Finding, Losses, OverviewData, RunRow } from "../types";
 import { type Lineage, LineageLine } from "./lineage";
 
 interface Props {
@@ -54,6 +54,7 @@ export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
         )}
       </div>
       <LineageLine run={run} lineage={lineage} />
+      {overview && <SameProgram runs={overview.same_program} />}
       {overview && (
         <Cause
           run={run}
@@ -71,6 +72,26 @@ export function RunSummary({ run, overview, lineage, paused, pause }: Props) {
         </ul>
       )}
     </section>
+  );
+}
+
+const SAME_PROGRAM_SHOWN = 6;
+
+/** Links to the other runs of the program. */
+function SameProgram({ runs }: { runs: RunRow[] }) {
+  if (!runs.length || exported) return null;
+  return (
+    <div class="rowline wrap">
+      <span class="quiet">Same program:</span>
+      {runs.slice(0, SAME_PROGRAM_SHOWN).map((run) => (
+        <a key={run.short_id} href={href("run", run.short_id)}>
+          <Status value={run.outcome} brief /> {run.short_id} {oneLine(run.name, 40)}
+        </a>
+      ))}
+      {runs.length > SAME_PROGRAM_SHOWN && (
+        <span class="quiet">and {count(runs.length - SAME_PROGRAM_SHOWN)} more</span>
+      )}
+    </div>
   );
 }
 

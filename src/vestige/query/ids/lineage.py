@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -205,13 +206,28 @@ def find_family(store: Store, run: Run) -> Family:
         _find_first_sent(store, origin, calls),
         _read_changes(attributes.get(SET)),
         _find_forks(store, run.info),
-        _read_command(attributes.get("command")),
+        _find_command(store, run),
         bool(calls),
     )
 
 
 def _find_root(run: Run) -> SpanInfo | None:
     return next((span for span in run.spans if span.parent_id is None), None)
+
+
+def _find_command(store: Store, run: Run) -> str | None:
+    """Return the command that made a run: that of `vestige run`, else that of its process."""
+    spans = list(run.spans)
+    if run.info.process_run is not None and run.info.process_run != run.info.id:
+        spans += store.load_run(run.info.process_run).spans
+    for span in spans:
+        if span.type == "run" and (command := _read_words(span.attributes.get("command"))):
+            return shlex.join(command)
+    for span in spans:
+        if span.type == "process" and (words := _read_words(span.attributes.get("argv"))):
+            program = Path(words[0])
+            return shlex.join(["python", *words]) if program.suffix == ".py" else shlex.join(words)
+    return None
 
 
 def _find_calls(run: Run) -> list[SpanInfo]:
@@ -268,9 +284,8 @@ def _render_change(change: dict[str, Any]) -> str:
     return formatting.single_line(redact_text(f"{path}={text}"), CHANGE_SHOWN)
 
 
-def _read_command(recorded: object) -> str | None:
+def _read_words(recorded: object) -> list[str]:
     try:
-        words = msgspec.json.decode(str(recorded), type=list[str])
+        return msgspec.json.decode(str(recorded), type=list[str])
     except (msgspec.DecodeError, ValueError):
-        return None
-    return shlex.join(words) or None
+        return []

@@ -297,10 +297,11 @@ class OverviewAnswer(CommandAnswer):
 
     def _cause(self, short: Mapping[str, str]) -> dict[str, Any] | None:
         """Return the main finding of the first chain as a sentence, a detail and its place."""
-        chains = find_chains(self.run, self.report.findings)
-        if not chains:
+        mains = [find_main(chain) for chain in find_chains(self.run, self.report.findings)]
+        if not mains:
             return None
-        main = find_main(chains[0])
+        # What concerns the recording itself caused nothing that the program did.
+        main = next((each for each in mains if not each.kind.startswith("health/")), mains[0])
         sentence, colon, detail = main.message.partition(": ")
         if not colon or len(sentence) > SENTENCE_MAX or any(mark in sentence for mark in '{["('):
             sentence, detail = main.message, ""
