@@ -321,8 +321,10 @@ def test_recover_writes_what_precedes_the_end_of_a_truncated_bundle(
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
 
+    shown = vestige("show", path)
     result = vestige("recover", path, "-o", tmp_path / "new")
 
+    assert f"vestige store recover {path}" in shown.output
     assert result.exit_code == 0, result.output
     assert "cut off before its end" in result.output
     snapshots, logs, files = read_all(DebugBundle.load(tmp_path / "new" / "x-recovered.wink"))

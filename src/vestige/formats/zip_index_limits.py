@@ -19,15 +19,20 @@ _LOCATOR: Final = struct.Struct("<4sLQL")
 _END64: Final = struct.Struct("<4sQ2H2L4Q")
 _COMMENT_MAX: Final = 65_535
 _ENTRY: Final = b"PK\x01\x02"
+_BEGINNING_MIN: Final = 200
+"""Bytes from which the beginning of a zip may have a member."""
 
 
-def check_directory(path: Path, expected: str = "a .wink bundle") -> None:
-    """Raise BundleCorruptedError if this is not a zip, or its directory is too large."""
+def check_directory(path: Path, expected: str = "a .wink bundle", hint: str = "") -> None:
+    """Raise BundleCorruptedError if this is not a zip, or its directory is too large.
+
+    The hint is for a zip without an end."""
     with path.open("rb") as file:
         found = _find(file)
         if found is None:
             raise BundleCorruptedError(
                 f"{path}: not a zip, or cut off before its end (expected {expected})."
+                + (f" {hint}" if hint and _is_zip_beginning(file) else "")
             )
         begin, size = found
         if begin < 0:
@@ -44,6 +49,11 @@ def check_directory(path: Path, expected: str = "a .wink bundle") -> None:
         raise BundleCorruptedError(
             f"{path}: {count} members (expected at most {BUNDLE_MEMBERS_MAX})."
         )
+
+
+def _is_zip_beginning(file: BinaryIO) -> bool:
+    file.seek(0)
+    return file.read(_BEGINNING_MIN).startswith(b"PK\x03\x04") and file.tell() == _BEGINNING_MIN
 
 
 def has_directory(path: Path) -> bool:

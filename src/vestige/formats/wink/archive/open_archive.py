@@ -49,7 +49,8 @@ def open_archive(path: Path) -> zipfile.ZipFile:
         )
     if not path.is_file():
         raise BundleCorruptedError(f"{path}: not a file (expected a .wink bundle).")
-    check_directory(path)
+    recover = f"vestige store recover {shlex.quote(str(path))}"
+    check_directory(path, hint=f"To save its intact parts: {recover}")
     # Opened by us, so that the library never closes it under another thread.
     file = path.open("rb")
     try:
