@@ -131,7 +131,7 @@ def test_recorded_suites_are_compared_by_their_paths(home: Home, tmp_path: Path)
     options = ("-q", "-p", "no:cacheprovider", "--vestige-suite", "desk")
     for name, bad in (("old", ""), ("new", "1")):
         command = [sys.executable, "-m", "pytest", *options, f"--vestige-bundle={name}"]
-        env = {"PATH": "/usr/bin:/bin", "BAD": bad}
+        env = {"PATH": "/usr/bin:/bin", "BAD": bad, "VESTIGE_HOME": str(home.root)}
         subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=120)
     (old,) = (tmp_path / "old" / "desk").iterdir()
     (new,) = (tmp_path / "new" / "desk").iterdir()
