@@ -47,7 +47,7 @@ class Picture:
 
 def compare_states(page: Page) -> None:
     page.get_by_role("list", name="Snapshots").get_by_role("button").last.click()
-    page.get_by_label("Compare with").select_option("1")
+    page.get_by_label("Compare with:").select_option("1")
     page.get_by_role("region", name="Changes", exact=True).wait_for()
 
 

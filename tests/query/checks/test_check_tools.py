@@ -114,6 +114,22 @@ def test_a_transfer_to_another_agent_is_not_an_orphan(home: Home) -> None:
     assert findings(home, tool_calls.orphan_call) == []
 
 
+@pytest.mark.parametrize(("before", "found"), [(False, 0), (True, 1)])
+def test_a_call_that_another_agent_follows_may_have_started_it(
+    home: Home, before: bool, found: int
+) -> None:
+    """A tool `book` may be the agent `booking desk`. One that ran earlier is not its answer."""
+    with recording(home) as run:
+        if before:
+            run.child("booking desk", "agent").end()
+        think(run, request(), answer(call(OSLO, name="book")))
+        if not before:
+            run.child("booking desk", "agent").end()
+        use(run, call_id="call_9")
+
+    assert len(findings(home, tool_calls.orphan_call)) == found
+
+
 def test_a_forced_tool_is_the_answer(home: Home) -> None:
     body = json.loads(request())
     body["tool_choice"] = {"type": "function", "function": {"name": "weather"}}

@@ -224,7 +224,7 @@ function Agents({ steps }: { steps: StepRow[] }) {
               <td class="trace">{oneLine(each.agent, 80) || "Without an agent"}</td>
               <td class="right">{count(each.steps)}</td>
               <td class="right">{each.tokens ? short(each.tokens) : ""}</td>
-              <td class="right">{priceOf(each)}</td>
+              <td class="right nowrap">{priceOf(each)}</td>
               <td class="right nowrap">{duration(each.duration_ns / 1_000)}</td>
             </tr>
           ))}

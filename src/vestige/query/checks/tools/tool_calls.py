@@ -60,7 +60,7 @@ _RESULT_TEXT = re.compile(
     confidence=0.7,
     false_positives="a call that is the answer (structured output, hand-over) or waits for a "
     "person; an agent that writes calls and results as text, without their ids",
-    version=7,
+    version=8,
 )
 def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     if evidence.run.info.outcome == "running":
@@ -75,6 +75,7 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
             if not is_final_tool(call.call.name)
             and not _is_in_texts(call, texts)
             and not _is_transfer(evidence, call)
+            and not _was_followed_by_agent(evidence, call)
             and not _is_forced(evidence, call)
         ]
     problem = "it never ran"
@@ -122,6 +123,15 @@ def _is_transfer(evidence: Evidence, requested: RequestedCall) -> bool:
         return False
     place = evidence.places[requested.span.id]
     return any(evidence.places[call.id] > place for call in evidence.model_calls)
+
+
+def _was_followed_by_agent(evidence: Evidence, requested: RequestedCall) -> bool:
+    """Return whether another agent ran next, which the call may have started by another name."""
+    parent = requested.span.parent_id
+    for span in islice(evidence.run.spans, evidence.places[requested.span.id] + 1, None):
+        if span.parent_id == parent and span.type in ("agent", "llm"):
+            return span.type == "agent"
+    return False
 
 
 def _is_forced(evidence: Evidence, requested: RequestedCall) -> bool:
