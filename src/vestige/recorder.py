@@ -42,9 +42,9 @@ from vestige.process_writer import (
     register_secret,
     registry_lock,
 )
-from vestige.record.body_encoding import LongBody, body_form
 from vestige.record.codec import encode, parse_lines
 from vestige.record.coercion import clean_name, inline_bytes
+from vestige.record.inline_or_chunked_body import LongBody, body_form
 from vestige.record.redaction.record_encoding import encode_redacted
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import BodyInfo, KnownRecord, Link, SpanClose, SpanOpen, Unknown

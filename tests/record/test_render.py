@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vestige.limits import BODY_CHUNK, MIB
-from vestige.record.body_encoding import LongBody, body_form
+from vestige.record.inline_or_chunked_body import LongBody, body_form
 from vestige.record.json_render import iter_json, json_text
 
 JSON = st.recursive(

@@ -15,7 +15,7 @@ import pytest
 from support.http_server import Site, record_collected, served
 from vestige.fleet.api_keys import Keys
 from vestige.home import Home
-from vestige.server.reader_pool import BusyError, KeyBusyError, Readers
+from vestige.server.fair_reader_threads import BusyError, KeyBusyError, Readers
 from vestige.store.cancellation import CancelledReadError, check_cancelled
 
 SLOW_SQL = "SELECT instr(hex(zeroblob(8000000)), hex(zeroblob(4000000)) || '1')"
@@ -167,7 +167,7 @@ def test_a_budget_that_is_used_up_refuses_what_is_heavy_and_nothing_else(
 
 
 def test_what_waits_is_bounded_for_each_key_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vestige.server.reader_pool.HTTP_KEY_WAITING_MAX", 2)
+    monkeypatch.setattr("vestige.server.fair_reader_threads.HTTP_KEY_WAITING_MAX", 2)
     with _readers(2, waiting_max=3) as (readers, release):
         readers.submit("a", lambda: release.wait(WAIT_S))
         _wait_for(lambda: readers.waiting == 0)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vestige.store.histogram import bucket, bucket_upper_ns, quantile_ns
-from vestige.store.sqlite.ingest import rollups
-from vestige.store.sqlite.ingest.rollups import OTHER, Rollups
+from vestige.store.sqlite.ingest import daily_rollups
+from vestige.store.sqlite.ingest.daily_rollups import OTHER, Rollups
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 DAY_NS = 86_400 * 10**9
@@ -80,7 +80,7 @@ def test_names_that_hold_ids_do_not_grow_the_table_without_end(
     db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond the bound of a day, names fall into one row, and no count is lost."""
-    monkeypatch.setattr(rollups, "NAMES_MAX", 10)
+    monkeypatch.setattr(daily_rollups, "NAMES_MAX", 10)
     sums = Rollups()
     for number in range(50):
         sums.add(0, "agent", "tool", f"call-{number}", "ok", 5, {})

@@ -18,7 +18,7 @@ from support.provider_server import Reply, Seen, Server
 from vestige.errors import UsageError
 from vestige.home import Home
 from vestige.record.run import RunInfo
-from vestige.wire.replaying.request_changes import apply_changes, parse_change
+from vestige.wire.replaying.request_edits import apply_changes, parse_change
 
 AGENT = """
 import sys, httpx

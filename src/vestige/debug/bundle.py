@@ -33,7 +33,7 @@ import msgspec
 from vestige._runtime.clock import SYSTEM
 from vestige.formats.protocol import Problem, derived_uuid
 from vestige.formats.wink.archive.member_names import safe_path
-from vestige.formats.wink.archive.undamaged_content import intact
+from vestige.formats.wink.archive.skip_damaged_files import intact
 from vestige.formats.wink.bundle_content import BundleContent, ContentFile, Extra
 from vestige.formats.wink.jsonl_entries import LogEntry, SnapshotPayload, parse_log, parse_snapshot
 from vestige.formats.wink.log_records import to_iso

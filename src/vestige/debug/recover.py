@@ -18,7 +18,7 @@ from typing import Final
 
 from vestige._runtime import file_locks
 from vestige._runtime.clock import SYSTEM
-from vestige.debug.run_records import keep_records
+from vestige.debug.copy_recorded_run import keep_records
 from vestige.debug.spool import EXTRAS, Spool, adopt_spool, remove_spool
 from vestige.debug.spool_content import SpoolContent
 from vestige.errors import UnreadableError, VestigeError

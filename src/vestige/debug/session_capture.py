@@ -24,8 +24,8 @@ from vestige._runtime.clock import SYSTEM
 from vestige._version import __version__
 from vestige.debug.agent_filesystem import chunks, walk
 from vestige.debug.capture_facts import FAILED, FILE_SKIPPED, CapturedRun, Ending, Opening, error_of
+from vestige.debug.copy_recorded_run import keep_records
 from vestige.debug.logging_capture import Sink, listening
-from vestige.debug.run_records import keep_records
 from vestige.debug.snapshot_writer import SnapshotWriter, family
 from vestige.debug.spool import COMPONENT, LogRotationConfig, SpoolRecorder, create_spool
 from vestige.debug.spool_content import SpoolContent

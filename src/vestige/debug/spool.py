@@ -36,8 +36,8 @@ from vestige.journal.spill import write_spill
 from vestige.journal.writer import JournalWriter
 from vestige.limits import BODY_INLINE_MAX, JOURNAL_ROTATE_BYTES, LINE_MAX
 from vestige.process_writer import Writer, get_process_writer
-from vestige.record.body_encoding import LongBody, decode_chunks
 from vestige.record.codec import encode, parse_lines
+from vestige.record.inline_or_chunked_body import LongBody, decode_chunks
 from vestige.record.redaction.record_encoding import encode_redacted
 from vestige.record.types import VERSION, BodyInfo, Log
 from vestige.recorder import Recorder
@@ -46,7 +46,7 @@ LOGS: Final = "logs-"
 """The start of the name of a journal with log lines."""
 COMPONENT: Final = "capture"
 EXTRAS: Final = "extras"
-"""Components beyond the wink format's, as in the bundle (debug/run_records.py)."""
+"""Components beyond the wink format's, as in the bundle (debug/copy_recorded_run.py)."""
 _TEMPORARY: Final = "vestige-spool-"
 _LINE_OVERHEAD: Final = 60
 """Bytes by which a line in the journal is longer than in the bundle: it names writer and run."""

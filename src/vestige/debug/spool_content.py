@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from vestige.debug.capture_facts import CapturedRun, Ending, Opening
-from vestige.debug.run_records import kept_records
+from vestige.debug.copy_recorded_run import kept_records
 from vestige.debug.snapshot_rebuild import assemble_snapshots
 from vestige.debug.spool import Spool
 from vestige.debug.spool_index import Index, open_binary, read_index

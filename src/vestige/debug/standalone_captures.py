@@ -35,8 +35,8 @@ from vestige.formats.wink.jsonl_entries import parse_snapshot
 from vestige.limits import BODY_CHUNK
 from vestige.process_writer import make_redactor
 from vestige.record import repair_record
-from vestige.record.body_encoding import decode_chunks
 from vestige.record.coercion import clean_text, safe_str
+from vestige.record.inline_or_chunked_body import decode_chunks
 from vestige.record.redaction.redactor import Redactor
 from vestige.record.types import Log
 

@@ -39,7 +39,7 @@ from vestige.store.protocol import RunFilter, Store, Term
 if TYPE_CHECKING:
     from vestige.query.failures.check import CaseCause, CheckAnswer, CheckReport, SaveResults
     from vestige.query.failures.why import WhyAnswer
-    from vestige.query.gate.measurement import Measurement
+    from vestige.query.gate.measure_execution import Measurement
     from vestige.query.ids.lineage import Family
     from vestige.query.policy.policy import Policy
     from vestige.query.search.grep import GrepAnswer
@@ -364,7 +364,7 @@ class Debugger:
     ) -> Measurement:
         """Measure an execution for `gate`: a run and the runs that its process opened."""
         from vestige.query.failures.check import find_all_findings
-        from vestige.query.gate.measurement import measure
+        from vestige.query.gate.measure_execution import measure
 
         run_id = self.resolve(id, "run").run.id
         examine_alone = partial(find_all_findings, self.store, save=self._keep)

@@ -6,8 +6,8 @@
 
 Reads run in a few threads, each with one cached read-only connection per tenant. More threads
 would not be faster (the interpreter runs one at a time) and would cost memory. Reads wait while
-all threads are busy, and beyond a limit they are refused. Keys take turns (server/reader_pool.py),
-and a read whose client has disconnected is cancelled.
+all threads are busy, and beyond a limit they are refused. Keys take turns
+(server/fair_reader_threads.py), and a read whose client has disconnected is cancelled.
 
 Elsewhere: authentication in server/auth.py; journal ingest in server/collector_child.py.
 """
@@ -37,10 +37,10 @@ from vestige.limits import (
     TENANTS_OPEN_MAX,
 )
 from vestige.query.debugger import Debugger
+from vestige.server.fair_reader_threads import BusyError, KeyBusyError, Readers
 from vestige.server.findings_writer import FindingsWriter
 from vestige.server.metrics import Metrics
 from vestige.server.open_browser import LaunchCodes
-from vestige.server.reader_pool import BusyError, KeyBusyError, Readers
 from vestige.settings import find_store
 from vestige.store.cancellation import on_cancel
 from vestige.store.open import open_store, read_change_marker

@@ -23,8 +23,8 @@ from vestige.formats.artifacts.detect import find_places, is_bundle
 from vestige.formats.atomic_file import PART
 from vestige.formats.protocol import Problem
 from vestige.formats.wink.archive.member_names import find_fault
+from vestige.formats.wink.archive.skip_damaged_files import intact
 from vestige.formats.wink.archive.truncated_archive import rebuild_archive
-from vestige.formats.wink.archive.undamaged_content import intact
 from vestige.formats.wink.bundle_content import BundleContent
 from vestige.formats.wink.detect import find_latest
 from vestige.formats.wink.to_records import open_content

@@ -32,7 +32,7 @@ from vestige.limits import (
 from vestige.providers.chat_types import Request, Response
 from vestige.providers.endpoints import Endpoint
 from vestige.providers.stream_timing import has_ended, is_event_stream, is_stream
-from vestige.record.body_encoding import LongBody, decode_chunks
+from vestige.record.inline_or_chunked_body import LongBody, decode_chunks
 from vestige.wire import aws_event_stream, call_attributes, mcp_calls, untraced_tools
 from vestige.wire.byte_buffer import MARKER_MAX, ByteBuffer
 from vestige.wire.content_encoding import Decoded, decode, is_coded

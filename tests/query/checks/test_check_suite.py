@@ -11,7 +11,7 @@ from vestige.emit.logger import Logger
 from vestige.emit.span import Span
 from vestige.home import Home
 from vestige.query.checks.process.failed_recorded_tests import failed_case
-from vestige.query.failures.recorded_test_cases import split_by_case
+from vestige.query.failures.split_by_test_case import split_by_case
 
 STACK = """Traceback (most recent call last):
   File "/work/tests/test_shop.py", line 7, in {test}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vestige.query.gate.measurement import Measurement
+from vestige.query.gate.measure_execution import Measurement
 from vestige.query.gate.verdict import find_reasons
 from vestige.query.groups.failure_signature import Signature
 

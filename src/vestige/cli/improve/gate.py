@@ -20,7 +20,7 @@ RUNS_MAX = 200
 
 if TYPE_CHECKING:
     from vestige.query.gate.gate_answer import GateAnswer
-    from vestige.query.gate.measurement import Measurement
+    from vestige.query.gate.measure_execution import Measurement
     from vestige.query.policy.policy import Policy
 
 

@@ -203,7 +203,7 @@ def _replay(invocation: _Invocation) -> _Outcome:
 
 def _note_additions(plan: Plan) -> None:
     """Print which changes add a value: the path may be misspelt."""
-    from vestige.wire.replaying.request_changes import MISSING
+    from vestige.wire.replaying.request_edits import MISSING
 
     for change in plan.settings.changes:
         if change.before == MISSING:

@@ -19,7 +19,7 @@ from vestige.errors import NotFoundError, UsageError
 from vestige.providers.parsing import parse_request
 from vestige.query.ids.lineage import RUN, SET, SPAN
 from vestige.wire.replaying.matching_rules import parse_rules
-from vestige.wire.replaying.request_changes import CHANGES_MAX_BYTES, Change, parse_change
+from vestige.wire.replaying.request_edits import CHANGES_MAX_BYTES, Change, parse_change
 from vestige.wire.replaying.response_player import Answer, Line, Settings, match_key
 from vestige.wire.replaying.tool_player import ToolLine, match_arguments
 

@@ -1,12 +1,12 @@
 """OpenWOP debug bundles: one run as one JSON document, portable, redacted, at most 8 MB.
 
-formats/openwop/from_records.py       a run as OpenWOP documents
-formats/openwop/event_payloads.py     the payload of each event
-formats/openwop/assemble.py           one bundle within the size limit
-formats/openwop/redaction_modes.py    redaction modes
-formats/openwop/host_redaction.py       remove details of the machine
-formats/openwop/to_records.py         a bundle as a run
-formats/openwop/validate.py           all problems of a bundle, by the rules of validation_rules.py
+formats/openwop/from_records.py             a run as OpenWOP documents
+formats/openwop/write_event_payloads.py     the payload of each event
+formats/openwop/assemble.py                 one bundle within the size limit
+formats/openwop/redaction_modes.py          redaction modes
+formats/openwop/host_redaction.py           remove details of the machine
+formats/openwop/to_records.py               a bundle as a run
+formats/openwop/validate.py                 all problems of a bundle, by validation_rules.py
 """
 
 from __future__ import annotations

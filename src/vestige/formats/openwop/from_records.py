@@ -14,7 +14,7 @@
 Bundle, event poll and snapshot all come from here, so they cannot differ. The event that ended
 the run comes last, also if records were written after it.
 
-Elsewhere: payloads are in formats/openwop/event_payloads.py, the assembly of a bundle in
+Elsewhere: payloads are in formats/openwop/write_event_payloads.py, the assembly of a bundle in
 formats/openwop/assemble.py.
 """
 
@@ -27,10 +27,10 @@ from typing import Any, Final
 
 from vestige.formats.openwop import cost_metrics, note_mapping
 from vestige.formats.openwop.constants import FORMAT, NODE_ID, PROTOCOL_VERSION, Mode, status_of
-from vestige.formats.openwop.event_payloads import EventPayloads, error_from, public
 from vestige.formats.openwop.host_redaction import HostDetails
 from vestige.formats.openwop.redaction_modes import Privacy
 from vestige.formats.openwop.times import render_time
+from vestige.formats.openwop.write_event_payloads import EventPayloads, error_from, public
 from vestige.formats.protocol import RunToWrite, derived_span_id
 from vestige.formats.run_to_records import get_end_ns, order_moments
 from vestige.limits import NAME_MAX, OPENWOP_BUNDLE_MAX, OPENWOP_PART_MAX

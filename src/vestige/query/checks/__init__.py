@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any
 
 from vestige.query.evidence import Evidence
-from vestige.query.failures.recorded_test_cases import split_by_case
+from vestige.query.failures.split_by_test_case import split_by_case
 from vestige.record.finding import Finding, Severity
 
 FAMILIES = (

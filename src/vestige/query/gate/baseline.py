@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from vestige.errors import UnreadableError
-from vestige.query.gate.measurement import Measurement
+from vestige.query.gate.measure_execution import Measurement
 
 VERSION: Final = 1
 FILE_MAX: Final = 64 * 1024 * 1024

@@ -11,7 +11,7 @@ import msgspec
 
 from vestige.formats.junit_xml import JunitCase, Report, render_report
 from vestige.query import formatting
-from vestige.query.gate.measurement import Measurement
+from vestige.query.gate.measure_execution import Measurement
 from vestige.query.gate.verdict import Reason
 from vestige.query.text_layout import CommandAnswer, columns, fit
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 from vestige.query import formatting
-from vestige.query.gate.measurement import Measurement
+from vestige.query.gate.measure_execution import Measurement
 
 MARGIN: Final = 0.5
 """Share by which a number may always exceed the largest value of the baseline."""

@@ -16,7 +16,7 @@ from vestige.query.failures.check import (
     finding_data,
     render_finding,
 )
-from vestige.query.failures.recorded_test_cases import render_failed_cases
+from vestige.query.failures.split_by_test_case import render_failed_cases
 from vestige.query.ids.lineage import Lineage
 from vestige.query.run_as_data import run_data
 from vestige.query.shorten_text import fold_text

@@ -13,7 +13,7 @@ import msgspec
 
 from vestige.limits import SHOW_LINES_MAX
 from vestige.query import formatting
-from vestige.query.failures.recorded_test_cases import render_failed_cases
+from vestige.query.failures.split_by_test_case import render_failed_cases
 from vestige.query.run_as_data import show_data
 from vestige.query.text_layout import CommandAnswer, cost, truncate_line
 from vestige.query.token_budget import count_tokens

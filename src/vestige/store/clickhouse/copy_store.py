@@ -24,8 +24,8 @@ from vestige.errors import StoreError, UsageError
 from vestige.limits import MIB
 from vestige.store.clickhouse.address import parse_address
 from vestige.store.clickhouse.clickhouse_store import ClickHouseStore
+from vestige.store.clickhouse.ingest.merge_in_memory import Staging
 from vestige.store.clickhouse.ingest.row_export import make_body_row
-from vestige.store.clickhouse.ingest.staging import Staging
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
 ROWS_PER_STEP: Final = 20_000

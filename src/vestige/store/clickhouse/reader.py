@@ -14,7 +14,7 @@ from vestige.record.note import Note
 from vestige.record.otlp_sequence_numbers import is_external_writer
 from vestige.record.run import LogInfo, Run, RunInfo
 from vestige.store.clickhouse.connection import StoreConnection
-from vestige.store.clickhouse.ingest.staging import open_memory
+from vestige.store.clickhouse.ingest.merge_in_memory import open_memory
 from vestige.store.clickhouse.read import (
     bodies,
     change_feed,

@@ -16,8 +16,8 @@ import msgspec
 from vestige._runtime import clock
 from vestige.store.clickhouse import schema
 from vestige.store.clickhouse.client import Client
+from vestige.store.clickhouse.ingest.merge_in_memory import Staging
 from vestige.store.clickhouse.ingest.row_export import make_body_row
-from vestige.store.clickhouse.ingest.staging import Staging
 from vestige.store.clickhouse.read_snapshot import View
 from vestige.store.protocol import PruneResult, RetentionPolicy
 

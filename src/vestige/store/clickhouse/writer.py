@@ -24,8 +24,8 @@ from vestige.store.clickhouse import retention
 from vestige.store.clickhouse.connection import StoreConnection
 from vestige.store.clickhouse.ingest import rollup_compaction, staging_rows
 from vestige.store.clickhouse.ingest.commit_log import CommitConflictError, commit, make_attempt
+from vestige.store.clickhouse.ingest.merge_in_memory import Staging
 from vestige.store.clickhouse.ingest.row_export import export
-from vestige.store.clickhouse.ingest.staging import Staging
 from vestige.store.clickhouse.read_snapshot import read_view
 from vestige.store.protocol import CheckResult, Position, PruneResult, RetentionPolicy, WriterInfo
 

@@ -135,7 +135,7 @@ CREATE TABLE rollups (            -- daily sums that outlive the spans they were
   count       INTEGER NOT NULL,
   errors      INTEGER NOT NULL,
   duration_ns INTEGER NOT NULL,   -- sum
-  histogram   TEXT NOT NULL,      -- JSON {bucket: count}, see store/sqlite/ingest/rollups.py
+  histogram   TEXT NOT NULL,      -- JSON {bucket: count}, see store/sqlite/ingest/daily_rollups.py
   input_tokens       INTEGER NOT NULL,
   output_tokens      INTEGER NOT NULL,
   cache_read_tokens  INTEGER NOT NULL,
@@ -221,7 +221,7 @@ CREATE TABLE rollups (            -- daily sums that outlive the spans they were
   count       INTEGER NOT NULL,
   errors      INTEGER NOT NULL,
   duration_ns INTEGER NOT NULL,   -- sum
-  histogram   TEXT NOT NULL,      -- JSON {bucket: count}, see store/sqlite/ingest/rollups.py
+  histogram   TEXT NOT NULL,      -- JSON {bucket: count}, see store/sqlite/ingest/daily_rollups.py
   input_tokens       INTEGER NOT NULL,
   output_tokens      INTEGER NOT NULL,
   cache_read_tokens  INTEGER NOT NULL,

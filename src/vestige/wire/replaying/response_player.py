@@ -7,7 +7,7 @@ values that `--ignore` names (wire/replaying/matching_rules.py). A model call th
 script never reaches the network: it is answered with 400, and reported.
 
 A fork (`--until`) answers the calls before a step. The call of that step is changed
-(wire/replaying/request_changes.py) and sent, and so are all later ones. All processes of the
+(wire/replaying/request_edits.py) and sent, and so are all later ones. All processes of the
 command share the report, from which each knows the lines that are used and whether the fork was
 reached.
 """
@@ -27,7 +27,7 @@ from vestige.errors import UnreadableError
 from vestige.wire.header_redaction import masked_url
 from vestige.wire.outgoing_request import OutgoingRequest
 from vestige.wire.replaying.matching_rules import Rule, normalize, normalize_text, parse_rules
-from vestige.wire.replaying.request_changes import Change, apply_changes
+from vestige.wire.replaying.request_edits import Change, apply_changes
 
 SCRIPT_VARIABLE = "VESTIGE_REPLAY"
 """The path of the script, in the environment of a child of `vestige replay`."""

@@ -21,7 +21,7 @@ from vestige._runtime.file_locks import locked
 from vestige._runtime.msgspec_or_fallback import msgspec
 from vestige.emit.replayed_tools import NotedCall, ReplayedResult
 from vestige.errors import UnreadableError
-from vestige.record.body_encoding import LongBody, body_form
+from vestige.record.inline_or_chunked_body import LongBody, body_form
 from vestige.wire.replaying.matching_rules import Rule, normalize
 from vestige.wire.replaying.response_player import LOCK_SUFFIX, Player, digest
 

@@ -13,7 +13,7 @@ from typing import Final
 from vestige.query import formatting
 from vestige.query.checks import check, make_finding
 from vestige.query.evidence import Evidence
-from vestige.query.failures.recorded_test_cases import get_cases, is_failed
+from vestige.query.failures.split_by_test_case import get_cases, is_failed
 from vestige.query.failures.traceback_parsing import Frame, find_own_frame
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo

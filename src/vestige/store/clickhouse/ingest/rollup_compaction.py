@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.ingest.staging import Staging
+from vestige.store.clickhouse.ingest.merge_in_memory import Staging
 from vestige.store.clickhouse.read_snapshot import View
 
 ROWS_MIN: Final = 50_000

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from vestige.record.redaction.stream_redaction import spell
-from vestige.store.clickhouse.ingest.staging import Staging
+from vestige.store.clickhouse.ingest.merge_in_memory import Staging
 
 Row = Sequence[Any]
 

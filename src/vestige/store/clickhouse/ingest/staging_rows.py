@@ -13,7 +13,11 @@ from vestige.record.call_bodies import CALL_BODY
 from vestige.record.crash_stamp_seq import STAMP_SEQ_END, STAMP_SEQ_MIN
 from vestige.record.otlp_sequence_numbers import is_external_writer
 from vestige.record.types import MODEL_CALL_TYPES, AnyRecord, SpanOpen, Unknown
-from vestige.store.clickhouse.ingest.staging import IDS_PER_QUERY, PREVIEW_CHARACTERS, Staging
+from vestige.store.clickhouse.ingest.merge_in_memory import (
+    IDS_PER_QUERY,
+    PREVIEW_CHARACTERS,
+    Staging,
+)
 
 RUN_COLUMNS: Final = (
     "id, run_id, name, component, conversation_id, tenant, started_ns, last_ns, ended_ns,"

@@ -18,7 +18,7 @@ import msgspec
 
 from vestige.record.types import BodyInfo
 from vestige.store.clickhouse.client import Client
-from vestige.store.clickhouse.ingest.staging import open_memory
+from vestige.store.clickhouse.ingest.merge_in_memory import open_memory
 from vestige.store.clickhouse.ingest.staging_rows import (
     LOG_COLUMNS,
     RUN_COLUMNS,

@@ -53,9 +53,9 @@ from vestige.store.sqlite.ingest.batch_rows import (
     load_span,
     render_json,
 )
+from vestige.store.sqlite.ingest.daily_rollups import Rollups
 from vestige.store.sqlite.ingest.external_spans import ExternalSpanMerger
 from vestige.store.sqlite.ingest.nested_call_tokens import NestedCalls
-from vestige.store.sqlite.ingest.rollups import Rollups
 from vestige.store.sqlite.ingest.row_writer import insert, write_runs, write_spans, write_writers
 from vestige.store.sqlite.ingest.seq_ranges import SeqRanges
 

@@ -30,7 +30,7 @@ from vestige.store.sqlite.ingest.batch_rows import (
     SpanRow,
     load_span,
 )
-from vestige.store.sqlite.ingest.rollups import Rollups
+from vestige.store.sqlite.ingest.daily_rollups import Rollups
 
 Key = tuple[str, str]
 """Run id and span id."""

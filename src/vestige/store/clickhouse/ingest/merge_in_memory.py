@@ -29,7 +29,7 @@ from vestige.store.interface.ingest import ReadSpill
 from vestige.store.sqlite import schema as sqlite_schema
 from vestige.store.sqlite.bodies.body_store import Bodies
 from vestige.store.sqlite.ingest.batch_ingest import Ingest
-from vestige.store.sqlite.ingest.rollups import Rollups, format_day
+from vestige.store.sqlite.ingest.daily_rollups import Rollups, format_day
 from vestige.store.sqlite.writer import SqliteWriter
 
 PREVIEW_CHARACTERS: Final = 80
