@@ -43,7 +43,7 @@ def open_pairs(browser: Browser, url: str, pairs: list[tuple[int, int]]) -> None
         expect(heading).to_have_count(1)
         for _ in range(5):
             page.keyboard.press("j")
-        expect(page.locator(".notice.bad")).to_have_count(0)
+        expect(page.get_by_role("alert")).to_have_count(0)
     problems = list(seen.problems)
     seen.context.close()
     assert problems == []
