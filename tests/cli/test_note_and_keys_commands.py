@@ -67,6 +67,26 @@ def test_a_note_is_written_and_read_by_every_door(recorded: Home) -> None:
         assert len(debugger.notes(run).data()["notes"]) == 2
 
 
+@pytest.mark.slow
+def test_a_note_is_edited_and_deleted_by_its_number(recorded: Home) -> None:
+    run = data_of("list")["runs"][0]["short_id"]
+    for text in ("the index was down", "unrelated"):
+        vestige("note", run, text)
+
+    edited = vestige("note", run, "--edit", "1", f"the index was slow, key {SECRET}")
+    deleted = vestige("note", run, "--delete", "2")
+    missing = vestige("note", run, "--delete", "2")
+    both = vestige("note", run, "text", "--delete", "1")
+
+    assert edited.stdout == f"Note edited on {run}\n"
+    assert deleted.stdout == f"Note deleted from {run}\n"
+    assert (missing.exit_code, both.exit_code) == (2, 2)
+    assert f"{run}: no note '2' (it has 1)" in missing.stderr
+    (left,) = data_of("notes", run)["notes"]
+    assert left["text"].startswith("the index was slow, key sk-")
+    assert SECRET[12:] not in left["text"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

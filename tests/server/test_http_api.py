@@ -378,6 +378,14 @@ def test_a_note_is_said_and_read_over_http(home: Home) -> None:
     with served(home) as site:
         added = post_note(id=f"{run}.s2", text=f"the key was {secret}", author="eva")
         listed = site.data(f"/api/v1/notes?id={run}")
+        note = f"/api/v1/notes/{added.json()['note']['id']}?id={run}"
+        text = json.dumps({"text": f"the key is {secret}"}).encode()
+        edited = site.ask(note, method="PATCH", body=text, headers=json_type)
+        empty = site.ask(note, method="PATCH", body=b'{"text": " "}', headers=json_type)
+        unknown = site.ask(f"/api/v1/notes/none?id={run}", method="DELETE")
+        nowhere = site.ask(note.partition("?")[0], method="DELETE")
+        deleted = site.ask(note, method="DELETE")
+        left = site.data(f"/api/v1/notes?id={run}")
         wrong = [
             post_note(id=run),
             post_note(id="r99", text="x"),
@@ -401,6 +409,10 @@ def test_a_note_is_said_and_read_over_http(home: Home) -> None:
     assert added.status == 201
     assert [note["text"] for note in listed["notes"]] == [added.json()["note"]["text"]]
     assert secret not in json.dumps(listed)
+    assert (edited.status, deleted.status, left["notes"]) == (200, 200, [])
+    assert edited.json()["note"]["text"].startswith("the key is sk-…")
+    assert secret not in json.dumps(edited.json())
+    assert [reply.status for reply in (empty, unknown, nowhere)] == [400, 404, 400]
     assert [reply.status for reply in (*wrong, broken, large)] == [400, 404, 400, 400, 400, 413]
     assert chunked.startswith(b"HTTP/1.1 413")
 

@@ -170,20 +170,27 @@ def test_another_tenant_can_write_nothing_to_a_run(home: Home) -> None:
         def post(path: str, body: object) -> Reply:
             return strangers.site.ask(path, key=key, method="POST", body=json.dumps(body).encode())
 
+        ours = json.dumps({"id": run_id, "text": "ours"}).encode()
+        good = strangers.keys["good"]
+        strangers.site.ask("/api/v1/notes", key=good, method="POST", body=ours)
         line = render_line(Log(1, "00000000000000aa", 1, 1_000, run_id, "agent", "info", "planted"))
         replies = [
             post("/api/v1/notes", {"id": run_id, "text": "planted"}),
             post("/api/v1/notes", {"id": span, "text": "planted"}),
             post("/api/v1/notes", {"id": before["run"]["short_id"], "text": "planted"}),
+            strangers.site.ask(
+                f"/api/v1/notes/1?id={run_id}", key=key, method="PATCH", body=b'{"text":"planted"}'
+            ),
+            strangers.site.ask(f"/api/v1/notes/1?id={run_id}", key=key, method="DELETE"),
             post(f"/v1/runs/{run_id}/annotations", {"signal": {"kind": "flag"}, "note": "planted"}),
             strangers.site.ask("/api/v1/ingest", key=key, method="POST", body=line),
         ]
         after = strangers.site.data(path, key=strangers.keys["good"])
         notes = strangers.site.data(f"/api/v1/notes?id={run_id}", key=strangers.keys["good"])
 
-    assert [reply.status for reply in replies] == [404, 404, 404, 404, 200]
+    assert [reply.status for reply in replies] == [404, 404, 404, 404, 404, 404, 200]
     assert after == before
-    assert notes["notes"] == []
+    assert [note["text"] for note in notes["notes"]] == ["ours"]
 
 
 def test_the_numbers_of_all_tenants_are_for_who_runs_the_server(home: Home) -> None:

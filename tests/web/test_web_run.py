@@ -383,7 +383,28 @@ def test_a_note_typed_by_keyboard_is_saved(live: Place) -> None:
     live.at("r3", "view=metadata")
     page.reload()
 
-    expect(page.get_by_role("region", name="Notes")).to_contain_text("<b>the seat was gone</b>")
+    notes = page.get_by_role("region", name="Notes")
+    expect(notes).to_contain_text("<b>the seat was gone</b>")
+
+
+def test_a_note_is_edited_and_deleted(live: Place) -> None:
+    """Deleting asks once more."""
+    page = live.at("r2", "view=metadata")
+    notes = page.get_by_role("region", name="Notes")
+    notes.get_by_role("button", name="Add a note").click()
+    page.keyboard.type("one room")
+    page.keyboard.press("Control+Enter")
+    notes.get_by_role("button", name="Edit").click()
+    expect(notes.get_by_role("textbox", name="Text of the note")).to_have_value("one room")
+    page.keyboard.press("End")
+    page.keyboard.type(" too many")
+    page.keyboard.press("Control+Enter")
+    expect(notes).to_contain_text("one room too many")
+    notes.get_by_role("button", name="Delete").click()
+    expect(notes).to_contain_text("one room too many")
+    notes.get_by_role("button", name="Delete this note?").click()
+
+    expect(notes).not_to_contain_text("one room")
 
 
 # --- one selection, one range, keys ---------------------------------------------------------------

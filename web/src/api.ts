@@ -161,13 +161,14 @@ export async function get<T>(verb: Verb, params: Params = {}, signal?: AbortSign
   return (EXACT.test(key) ? parseExact(await response.text()) : await response.json()) as T;
 }
 
-export async function post<T>(path: string, body: unknown): Promise<T> {
+/** Sends a change to the server. */
+export async function send<T>(method: string, path: string, body?: unknown): Promise<T> {
   if (exported) throw new ApiError(405, "exported", "Exports are read-only");
   const response = await fetch(`/api/v1/${path}`, {
-    method: "POST",
+    method,
     credentials: "same-origin",
     headers: { "Content-Type": "application/json", Accept: "application/json" },
-    body: JSON.stringify(body),
+    body: body === undefined ? null : JSON.stringify(body),
   });
   if (!response.ok) throw await refusal(response);
   return (await response.json()) as T;

@@ -1,4 +1,4 @@
-"""Add a note to a run or span of a home, in a short transaction of its own.
+"""Add, edit and delete notes of a home, each in a short transaction of its own.
 
 A note waits for the current transaction of a collector, which takes moments.
 """
@@ -59,10 +59,7 @@ def add_note(
 
     `debugger` reads the store of `home`. If it is restricted to a tenant, so is the note.
     """
-    if not text.strip():
-        raise UsageError("note: the text is empty. Enter a text.")
-    if len(text) > NOTE_MAX:
-        raise UsageError(f"note: {len(text)} characters (at most {NOTE_MAX}). Shorten the text.")
+    _check_text(text)
     target = debugger.resolve(id)
     note = Note(
         id=clock.run_id(),
@@ -79,3 +76,38 @@ def add_note(
     if not stored:
         raise NotFoundError(f"{target.run.short_id}: was deleted while the note was written.")
     return stored[0]
+
+
+def edit_note(home: Home, debugger: Debugger, id: str, which: str, text: str) -> Note:
+    """Replace the text of a note, and return it as stored. `which`: its number, or its id."""
+    _check_text(text)
+    note = _find_note(debugger, id, which)
+    with open_store(find_store(home)) as store:
+        store.edit_note(note.run_id, note.id, text, debugger.store.tenant)
+        return next(each for each in store.notes(note.run_id) if each.id == note.id)
+
+
+def delete_note(home: Home, debugger: Debugger, id: str, which: str) -> Note:
+    """Delete a note, and return what it was. `which`: its number, or its id."""
+    note = _find_note(debugger, id, which)
+    with open_store(find_store(home)) as store:
+        store.delete_note(note.run_id, note.id, debugger.store.tenant)
+    return note
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise UsageError("note: the text is empty. Enter a text.")
+    if len(text) > NOTE_MAX:
+        raise UsageError(f"note: {len(text)} characters (at most {NOTE_MAX}). Shorten the text.")
+
+
+def _find_note(debugger: Debugger, id: str, which: str) -> Note:
+    """Return the note with this number, as `vestige notes` lists those of the id, or this id."""
+    listed = debugger.notes(id)
+    for number, note in enumerate(listed.notes, 1):
+        if which in (str(number), note.id):
+            return note
+    raise NotFoundError(
+        f"{id}: no note {which[:40]!r} (it has {len(listed.notes)}). See `vestige notes {id}`."
+    )

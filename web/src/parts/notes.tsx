@@ -2,11 +2,13 @@
 
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { exported, post } from "../api";
+import { exported, send } from "../api";
 import type { NotesData } from "../types";
 import { asApiError, useAnswer } from "../use-query";
 import { count, moment, visible } from "./format";
 import { RenderedText } from "./rendered-text";
+
+type Note = NotesData["notes"][number];
 
 /** Tags that a note can start with; any other `#word` is a tag, too. */
 const TAGS = ["#culprit", "#flaky", "#wontfix", "#fixed"];
@@ -14,10 +16,10 @@ const TAGS = ["#culprit", "#flaky", "#wontfix", "#fixed"];
 const written = signal(0);
 
 /** The notes of a run by span: `r7.s12`; under the run's own id, those on the run. */
-export function useNotes(run: string): Map<string, NotesData["notes"]> {
+export function useNotes(run: string): Map<string, Note[]> {
   const { data } = useAnswer<NotesData>("notes", { id: run }, String(written.value));
   return useMemo(() => {
-    const found = new Map<string, NotesData["notes"]>();
+    const found = new Map<string, Note[]>();
     for (const note of data?.notes ?? []) {
       const key = note.span ?? run;
       found.set(key, [...(found.get(key) ?? []), note]);
@@ -27,7 +29,7 @@ export function useNotes(run: string): Map<string, NotesData["notes"]> {
 }
 
 /** A mark on the row of a span that has notes. */
-export function NoteMark({ notes }: { notes: NotesData["notes"] | undefined }) {
+export function NoteMark({ notes }: { notes: Note[] | undefined }) {
   if (!notes?.length) return null;
   const text = notes.map((note) => visible(note.text)).join("\n");
   return (
@@ -80,43 +82,55 @@ interface NotesProps {
 export function Notes({ run, span = null, adding, onDone }: NotesProps) {
   const { data, again } = useAnswer<NotesData>("notes", { id: run }, String(written.value));
   const id = span ?? run;
-  const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
   const [opened, setOpened] = useState(false);
+  const [edited, setEdited] = useState<string | null>(null);
   const open = adding ?? opened;
   const setOpen = (to: boolean): void => {
     setOpened(to);
     if (!to) onDone?.();
   };
-  const field = useRef<HTMLTextAreaElement>(null);
-  // Before the next event: keys typed right after the click belong to the note, not to shortcuts.
-  useLayoutEffect(() => {
-    if (open) field.current?.focus();
-  }, [open]);
-  const send = async (event: Event): Promise<void> => {
-    event.preventDefault();
+  const change = async (method: string, path: string, body?: unknown): Promise<boolean> => {
     try {
-      await post("notes", { id, text });
-      setText("");
+      await send(method, path, body);
       setProblem("");
-      setOpen(false);
       written.value++;
       again();
+      return true;
     } catch (error) {
       setProblem(asApiError(error).message);
+      return false;
     }
   };
+  const pathOf = (note: Note): string => `notes/${note.id}?id=${encodeURIComponent(run)}`;
   const notes = (data?.notes ?? []).filter((note) => span === null || note.span === span);
   if ((exported || adding === false) && !notes.length) return null;
   return (
     <section class="notes" aria-label="Notes">
       {notes.map((note) => (
         <div class="note" key={note.id}>
-          <div class="quiet">
-            {note.author ? visible(note.author) : "anonymous"} · {moment(note.created_at)}
-            {note.span && !span ? ` · ${note.span}` : ""}
+          <div class="quiet rowline">
+            <span class="grow">
+              {note.author ? visible(note.author) : "anonymous"} · {moment(note.created_at)}
+              {note.span && !span ? ` · ${note.span}` : ""}
+            </span>
+            {!exported && edited !== note.id && (
+              <NoteActions
+                edit={() => setEdited(note.id)}
+                remove={() => void change("DELETE", pathOf(note))}
+              />
+            )}
           </div>
-          {note.text.trim().includes("\n") ? (
+          {edited === note.id ? (
+            <NoteForm
+              label="Text of the note"
+              text={note.text}
+              save={async (text) => {
+                if (await change("PATCH", pathOf(note), { text })) setEdited(null);
+              }}
+              cancel={() => setEdited(null)}
+            />
+          ) : note.text.trim().includes("\n") ? (
             <RenderedText text={note.text} />
           ) : (
             <div class="trace">
@@ -131,43 +145,13 @@ export function Notes({ run, span = null, adding, onDone }: NotesProps) {
         </button>
       )}
       {open && (
-        <form class="rowline wrap" onSubmit={(event) => void send(event)}>
-          <textarea
-            ref={field}
-            class="grow"
-            rows={2}
-            aria-label={`Note on ${id.split(".").pop()}`}
-            value={text}
-            onInput={(event) => setText(event.currentTarget.value)}
-            onKeyDown={(event) => {
-              if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && text.trim())
-                void send(event);
-              else if (event.key === "Escape") setOpen(false);
-            }}
-          />
-          <button type="submit" disabled={!text.trim()} title="Ctrl Enter">
-            Save
-          </button>
-          <button type="button" class="plain" onClick={() => setOpen(false)}>
-            Cancel
-          </button>
-          <span class="rowline" role="group" aria-label="Tags">
-            {TAGS.map((tag) => (
-              <button
-                key={tag}
-                type="button"
-                class="plain"
-                aria-pressed={text.includes(tag)}
-                onClick={() => {
-                  setText(text.includes(tag) ? text.replace(tag, "").trim() : `${tag} ${text}`);
-                  field.current?.focus();
-                }}
-              >
-                {tag}
-              </button>
-            ))}
-          </span>
-        </form>
+        <NoteForm
+          label={`Note on ${id.split(".").pop()}`}
+          save={async (text) => {
+            if (await change("POST", "notes", { id, text })) setOpen(false);
+          }}
+          cancel={() => setOpen(false)}
+        />
       )}
       {problem && (
         <div class="notice bad" role="alert">
@@ -175,5 +159,85 @@ export function Notes({ run, span = null, adding, onDone }: NotesProps) {
         </div>
       )}
     </section>
+  );
+}
+
+/** Edit and delete; the second press deletes. */
+function NoteActions({ edit, remove }: { edit: () => void; remove: () => void }) {
+  const [asked, setAsked] = useState(false);
+  return (
+    <>
+      <button type="button" class="plain link" onClick={edit}>
+        Edit
+      </button>
+      <button
+        type="button"
+        class="plain link"
+        onClick={() => (asked ? remove() : setAsked(true))}
+        onBlur={() => setAsked(false)}
+      >
+        {asked ? "Delete this note?" : "Delete"}
+      </button>
+    </>
+  );
+}
+
+interface NoteFormProps {
+  label: string;
+  text?: string;
+  save: (text: string) => Promise<void>;
+  cancel: () => void;
+}
+
+function NoteForm({ label, text: before = "", save, cancel }: NoteFormProps) {
+  const [text, setText] = useState(before);
+  const field = useRef<HTMLTextAreaElement>(null);
+  // Before the next event: keys typed right after the click belong to the note, not to shortcuts.
+  useLayoutEffect(() => field.current?.focus(), []);
+  return (
+    <form
+      class="rowline wrap"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save(text);
+      }}
+    >
+      <textarea
+        ref={field}
+        class="grow"
+        rows={2}
+        aria-label={label}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && text.trim()) {
+            event.preventDefault();
+            void save(text);
+          } else if (event.key === "Escape") cancel();
+        }}
+      />
+      <button type="submit" disabled={!text.trim()} title="Ctrl Enter">
+        Save
+      </button>
+      <button type="button" class="plain" onClick={cancel}>
+        Cancel
+      </button>
+      <span class="rowline" role="group" aria-label="Tags">
+        {TAGS.map((tag) => (
+          <button
+            key={tag}
+            type="button"
+            class="plain"
+            aria-pressed={text.includes(tag)}
+            onClick={() => {
+              setText(text.includes(tag) ? text.replace(tag, "").trim() : `${tag} ${text}`);
+              field.current?.focus();
+            }}
+          >
+            {tag}
+          </button>
+        ))}
+      </span>
+    </form>
   );
 }

@@ -35,7 +35,10 @@ class NotesAnswer(CommandAnswer):
             return [f"{info.short_id} {name}: no notes. Write one: {write}"]
         head = [f"{info.short_id} {name}: {formatting.pluralize(len(self.notes), 'note')}"]
         short = {span.id: span.short_id for span in self.run.spans}
-        rows = [self._format_note(note, short) for note in self.notes]
+        rows = [
+            f"{number}. {self._format_note(note, short)}"
+            for number, note in enumerate(self.notes, 1)
+        ]
         full = self.command("notes", info.short_id, "--json")
         return fit(head, rows, [], budget, lambda n: f"… {n} more notes: {full}")
 
