@@ -34,6 +34,18 @@ NAMES: Final[tuple[str, ...]] = (
 )
 """Modules and packages of this folder, in the order in which they are tried on a path."""
 
+WRITTEN: Final[tuple[str, ...]] = (
+    "wink",
+    "agentdbg",
+    "junit",
+    "artifacts",
+    "openwop",
+    "otlp",
+    "atif",
+    "messages",
+)
+"""The formats that can be written, too."""
+
 
 def get_format(name: str) -> Format:
     """Import and return a format. Raise UsageError if the name is unknown."""

@@ -15,10 +15,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vestige._runtime.clock import SYSTEM
 from vestige._runtime.gc_pause import pause_gc
@@ -88,8 +88,8 @@ def import_path(
 
 
 def list_sources(path: Path, format: str | None = None) -> list[Path]:
-    """Return the path itself, or the sources below a folder that has no format of its own."""
-    if format is not None or not path.is_dir() or find_format(path) is not None:
+    """Return the path itself, or the sources below a folder without a format, or with several."""
+    if format is not None or not path.is_dir() or _is_source(path):
         return [path]
     found: list[Path] = []
     folders = [path]
@@ -100,11 +100,25 @@ def list_sources(path: Path, format: str | None = None) -> list[Path]:
             examined += 1
             if entry.name.startswith("."):
                 continue
-            if find_format(entry) is not None:
+            if _is_source(entry):
                 found.append(entry)
             elif entry.is_dir():
                 folders.append(entry)
     return found or [path]
+
+
+_FORMATS_OF_FILES: Final = frozenset(("atif", "inspect_logs", "messages", "openwop", "otlp"))
+"""Formats in which a folder is nothing but a place for files."""
+_FILES_LOOKED_AT: Final = 100
+
+
+def _is_source(path: Path) -> bool:
+    """Return whether a path has a format, and is not a folder with files of several formats."""
+    found = find_format(path)
+    if found is None or found[0] not in _FORMATS_OF_FILES or not path.is_dir():
+        return found is not None
+    files = (find_format(file) for file in islice(list_files(path, ""), _FILES_LOOKED_AT))
+    return len({each[0] for each in files if each is not None}) <= 1
 
 
 def find_reader(path: Path, format: str | None = None) -> tuple[str, Format]:

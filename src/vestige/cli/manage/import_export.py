@@ -14,7 +14,7 @@ from vestige.cli.options import Examples, Home, home_option
 from vestige.cli.print_answer import opened
 from vestige.cli.progress import ProgressBar
 from vestige.errors import NotFoundError, StoreError, UnreadableError, UsageError
-from vestige.formats import NAMES
+from vestige.formats import NAMES, WRITTEN
 
 if TYPE_CHECKING:
     from vestige.transfer import ImportResult
@@ -184,7 +184,7 @@ def print_problems(one: ImportResult, bar: ProgressBar) -> None:
     "format",
     default=PAGE_FORMAT,
     show_default=True,
-    type=click.Choice([*NAMES, PAGE_FORMAT, *REQUEST_FORMATS]),
+    type=click.Choice([*WRITTEN, PAGE_FORMAT, *REQUEST_FORMATS]),
     help="Format of a run, or (curl, python) of one request.",
 )
 @click.option(

@@ -74,6 +74,12 @@ def run(
     On a terminal, a summary line with the next command is printed to stderr at the end. It is
     omitted if stderr is a file or a pipe.
     """
+    if command[0].startswith("--"):
+        from difflib import get_close_matches
+
+        options = [name for each in run.params for name in each.opts]
+        close = get_close_matches(command[0], options)
+        raise click.NoSuchOption(command[0], possibilities=close)
     from vestige.boot import boot_environment
     from vestige.collector.run_supervisor import run_command
     from vestige.proxy.launch import make_proxy

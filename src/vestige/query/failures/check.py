@@ -27,6 +27,8 @@ from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import CheckResult, RunFilter, SpanFacts, Store
 
 SHOWN_MAX = 7
+SHOWN_ALL_MAX = 3
+"""Findings of a run that are all shown, also those that are related to the first."""
 """Findings shown per page."""
 
 SAME_TYPE_MAX = 12
@@ -263,9 +265,11 @@ class CheckAnswer(CommandAnswer):
         self.exit_code = int(any(found.severity == "error" for found in self.report.findings))
 
     def ordered(self) -> list[Finding]:
-        """Return the first finding of each chain, then all others."""
+        """Return the main finding of each chain, then all others."""
         chains = find_chains(self.run, self.report.findings)
-        return [chain[0] for chain in chains] + [found for chain in chains for found in chain[1:]]
+        mains = [find_main(chain) for chain in chains]
+        named = set(map(id, mains))
+        return mains + [found for chain in chains for found in chain if id(found) not in named]
 
     def lines(self, budget: int) -> list[str]:
         info = self.run.info
@@ -274,7 +278,7 @@ class CheckAnswer(CommandAnswer):
         head = [self._head(found), *([] if found else self._unexplained())]
         end = self._end()
         shown = found[self.after : self.after + SHOWN_MAX]
-        if not self.after:
+        if not self.after and len(found) > SHOWN_ALL_MAX:
             shown = shown[: max(1, leads)]
         command = self.command("check", info.short_id, "--json")
 
@@ -326,7 +330,7 @@ class CheckAnswer(CommandAnswer):
         names = ", ".join(f"{kind} ×{count}" if count > 1 else kind for kind, count in kinds[:6])
         names += f", {len(kinds) - 6} more kinds" if len(kinds) > 6 else ""
         command = self.command("check", self.run.info.short_id, "--after", str(shown))
-        # After the first finding of each chain, all others are related to one of them.
+        # After the main finding of each chain, all others are related to one of them.
         noun = "related finding" if shown >= leads else "more finding"
         return [f"… {formatting.pluralize(len(rest), noun)} ({names}): {command}"]
 

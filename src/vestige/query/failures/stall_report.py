@@ -19,6 +19,7 @@ from vestige.query.failures.traceback_parsing import FRAMES_SHOWN, parse_frames
 from vestige.record.run import LogInfo, Run, SpanInfo
 from vestige.record.types import OWN_COMPONENT
 
+_REQUESTED: Final = "stacks requested"
 _LENGTH_MAX = 200
 _STACKS_SHOWN = 8
 _LOCATION: Final = re.compile(r"; (?:\w+ )?at ")
@@ -33,8 +34,14 @@ def is_stall(log: LogInfo) -> bool:
 
 
 def find_last_stall(run: Run, writer: str) -> LogInfo | None:
-    """Return the last stall report of a process, if the program recorded nothing after it."""
-    reports = [log for log in run.logs if log.writer == writer and is_stall(log)]
+    """Return the last stall report of a process, if the program recorded nothing after it.
+
+    What `vestige stacks` requested says nothing: the process may be healthy."""
+    reports = [
+        log
+        for log in run.logs
+        if log.writer == writer and is_stall(log) and not log.message.startswith(_REQUESTED)
+    ]
     if not reports:
         return None
     seqs = [log.seq for log in run.logs if log.writer == writer and log.component != OWN_COMPONENT]

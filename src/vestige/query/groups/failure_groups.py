@@ -192,7 +192,7 @@ def find_failure(run: Run, examine: Examine) -> Failure | None:
     """Return the failure of a run; None if it succeeded."""
     chains = find_chains(run, examine(run).findings)
     lead = find_main(chains[0]) if chains else None
-    if lead is not None and lead.severity == "hint":
+    if lead is not None and lead.severity == "hint" and not lead.kind.startswith("exit/"):
         lead = None
     if lead is None and run.info.outcome not in FAILED:
         return None

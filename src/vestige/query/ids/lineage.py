@@ -94,11 +94,16 @@ def _find_origin(store: Store, run_id: str) -> RunInfo | None:
     return run if run.id == run_id else None
 
 
+_FIRST_SPANS: Final = 20
+
+
 def find_origins(store: Store, run_ids: Sequence[str]) -> dict[str, Lineage]:
-    """Return the origins of runs in a list, from the first span of each. Calls are not resolved."""
+    """Return the origins of runs in a list, from the root span of each. Calls are not resolved.
+
+    The root is among the first spans, but child processes may have been read before it."""
     found: dict[str, Lineage] = {}
     short_ids: dict[str, str | None] = {}
-    for facts in store.read_span_facts(run_ids, 1):
+    for facts in store.read_span_facts(run_ids, _FIRST_SPANS):
         origin, span_id = facts.attributes.get(RUN), facts.attributes.get(SPAN)
         if not isinstance(origin, str):
             continue

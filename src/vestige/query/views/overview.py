@@ -252,7 +252,7 @@ class OverviewAnswer(CommandAnswer):
         rows = [
             line
             for chain in chains[:FINDINGS_SHOWN]
-            for line in render_finding(chain[0], self.run, self.placed)
+            for line in render_finding(find_main(chain), self.run, self.placed)
         ]
         rest = len(self.report.findings) - min(len(chains), FINDINGS_SHOWN)
         if rest:
