@@ -14,7 +14,7 @@ from time import monotonic, sleep
 import pytest
 
 from support.commands import vestige_process
-from support.programs import WAIT_S
+from support.programs import WAIT_S, load
 from support.provider_calls import calls_in, spans_in
 from support.tls_upstream import question, serve_http1, write_certificate
 from vestige.home import Home
@@ -151,3 +151,16 @@ def _has_open(process: Path, path: Path) -> bool:
         return any(os.readlink(fd) == str(path) for fd in (process / "fd").iterdir())
     except OSError:
         return False
+
+
+@pytest.mark.parametrize(("script", "expected"), [("true", 1), (f"{sys.executable} -c 1", 0)])
+def test_a_shell_without_a_proxy_is_a_gap_only_if_no_child_was_recorded(
+    home: Home, script: str, expected: int
+) -> None:
+    """A shell makes no calls itself. The proxy does not start beside one that it cannot use."""
+    environment = {**os.environ, "HTTPS_PROXY": "socks5://127.0.0.1:9"}
+    done = vestige_process("run", "--", "sh", "-c", f"{script}; exit 0", env=environment)
+
+    (run,) = (run for run in load(home) if run.info.name == "sh")
+    assert done.returncode == 0
+    assert sum("gap" in log.attributes for log in run.logs) == expected

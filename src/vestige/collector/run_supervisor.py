@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from vestige.limits import GUARD_TICK_S, SIGTERM_DELAY_S, TICK_S
 from vestige.process_writer import PARENT_VARIABLE
 from vestige.record.types import Status
 from vestige.recorder import Recorder
+from vestige.settings import find_store
+from vestige.store.open import open_store
 
 _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[0-9.]*$")
 _LAUNCHER_WORD = re.compile(r"run|exec|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
@@ -44,6 +47,8 @@ Guard = Callable[[str], StopReason | None]
 
 class Proxy(Protocol):
     """The recording proxy of a run (proxy/launch.py)."""
+
+    gap_without_children: str
 
     def prepare(self, run: Span, command: Sequence[str], env: dict[str, str]) -> dict[str, str]: ...
 
@@ -107,6 +112,9 @@ def run_command(
     """
     if not command:
         raise UsageError("run: no command given. Write `vestige run -- COMMAND ...`.")
+    is_path = os.sep in command[0] and os.path.exists(command[0])
+    if not is_path and shutil.which(command[0], path=env.get("PATH")) is None:
+        raise _build_not_found(command)  # Nothing was run, so nothing is recorded.
     # silence_s=0: this process waits, and only the stacks of the command are of interest.
     with Recorder(home, crash_hooks=False, silence_s=0) as recorder:
         if not recorder.enabled:
@@ -178,6 +186,9 @@ def _supervise(
         guarded = None if guard is None else _Guarded(guard, recorder, run, child)
         _collect_until_exit(home, child, guarded)
     if proxy is not None:
+        if proxy.gap_without_children and not _has_recorded_child(home, run.run_id):
+            gap = proxy.gap_without_children
+            run.log.warn(gap, gap=gap, count=1)
         proxy.end(_status(child.returncode))
     if guarded is not None:
         _collect_rest(home)
@@ -211,11 +222,15 @@ def _spawn(
         # files are not inheritable.
         return _Child(command, env=env, close_fds=False, stdout=stdout, stderr=stderr)
     except FileNotFoundError:
-        raise NotFoundError(
-            f"run: {command[0]}: command not found. Write a program and its arguments after `--`."
-        ) from None
+        raise _build_not_found(command) from None
     except OSError as error:
         raise UsageError(f"run: {command[0]}: cannot be started ({error.strerror}).") from None
+
+
+def _build_not_found(command: Sequence[str]) -> NotFoundError:
+    return NotFoundError(
+        f"run: {command[0]}: command not found. Write a program and its arguments after `--`."
+    )
 
 
 def _collect_until_exit(home: Home, child: _Child, guarded: _Guarded | None) -> None:
@@ -288,6 +303,16 @@ def _collect_rest(home: Home) -> None:
                 collector.tick()
     except (VestigeError, OSError):
         pass  # It was reported during the run, and the next reader reports it again.
+
+
+def _has_recorded_child(home: Home, run_id: str) -> bool:
+    """Return whether the run has more than its root span."""
+    _collect_rest(home)
+    try:
+        with open_store(find_store(home), readonly=True) as store:
+            return any(run.span_count > 1 for run in store.find_runs(run_id))
+    except VestigeError:
+        return False
 
 
 class _SignalForwarder:

@@ -34,6 +34,8 @@ _RELAY_S = 0.5
 
 MODULES = ("h11", "h2", "wsproto", "cryptography")
 
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "fish", "env", "make", "time", "timeout", "nice"))
+
 
 class RunProxy:
     """The proxy of one `vestige run`."""
@@ -47,6 +49,8 @@ class RunProxy:
         self._lock = -1
         self._pid = 0
         self._reason = ""
+        self.gap_without_children = ""
+        """A gap to record if the command, which makes no calls itself, has no recorded child."""
 
     def prepare(self, run: Span, command: Sequence[str], env: dict[str, str]) -> dict[str, str]:
         """Return the environment for the command. Start the proxy if the command needs it."""
@@ -56,7 +60,10 @@ class RunProxy:
             if needed:
                 reason = f"model calls of {os.path.basename(command[0])} were not recorded"
                 gap = f"{reason}: {self._reason}"
-                run.log.warn(gap, gap=gap, count=1)
+                if os.path.basename(command[0]) in _SHELLS:
+                    self.gap_without_children = gap
+                else:
+                    run.log.warn(gap, gap=gap, count=1)
             return {**env, FOLDER_VARIABLE: MISSING}
         folder = self._home.root / "proxies" / SYSTEM.writer_id()
         try:

@@ -18,6 +18,7 @@ from support.planted_bugs import (
     think,
     use,
 )
+from support.programs import RunProgram
 from vestige.home import Home
 from vestige.query.checks.process import failed_starts
 from vestige.query.checks.tools import failed_tools, tool_calls
@@ -156,6 +157,24 @@ def test_where_no_tools_are_recorded_nobody_knows_that_one_never_ran(home: Home)
     (found,) = findings(home, tool_calls.orphan_call)
 
     assert "it returned no result: it never ran, or did not finish" in found.message
+
+
+def test_a_call_is_no_orphan_if_an_exception_ended_the_program_next(
+    home: Home, run_program: RunProgram
+) -> None:
+    """The tool is a plain function, and raised: the exception says so."""
+    source = f"""
+import vestige
+
+logger = vestige.default_recorder().logger("agent")
+call = logger.span("chat", type="llm", attributes={{"model": "gpt-4o"}}, body={request()!r})
+call.end(body={answer(call(OSLO))!r})
+{{}}["Oslo"]
+"""
+    done = run_program(source)
+
+    assert "KeyError" in done.stderr
+    assert findings(home, tool_calls.orphan_call, name="program.py") == []
 
 
 def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> None:

@@ -35,7 +35,7 @@ _TIERS: Final = (
             "unknown-tool",
         ),
     ),
-    (6, ("repeated-", "loop/", "retry-storm", "detour/")),
+    (6, ("repeated-", "loop/", "retry-storm", "detour/", "exit/")),
     (
         7,
         (

@@ -91,6 +91,8 @@ def soft_error(evidence: Evidence) -> Iterator[Finding]:
     for name, tool_cases in by_tool.items():
         first = tool_cases[0]
         times = f" ({len(tool_cases)} times)" if len(tool_cases) > 1 else ""
+        if len({case.error for case in tool_cases}) > 1:
+            times = f" ({len(tool_cases)} times, with different messages)"
         yield make_finding(
             evidence,
             "soft-error",
@@ -161,7 +163,7 @@ def find_soft_error(text: str) -> str | None:
     if stripped[:1] == '"':
         stripped = stripped[1:]
     match = _SOFT_BEGIN.match(stripped) or _FRAMEWORK_BEGIN.match(stripped)
-    return stripped[:200] if match else None
+    return stripped[:200].rstrip('"') if match else None
 
 
 def _find_error_field(value: dict[str, object]) -> str | None:

@@ -33,6 +33,7 @@ from vestige.query.checks.tools.argument_schema import find_problem
 from vestige.query.evidence import Evidence
 from vestige.record.finding import Finding
 from vestige.record.run import SpanInfo
+from vestige.record.types import OWN_COMPONENT
 
 FINDINGS_MAX = 5
 EVIDENCE_MAX = 10
@@ -76,6 +77,7 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
             and not _is_in_texts(call, texts)
             and not _is_transfer(evidence, call)
             and not _was_followed_by_agent(evidence, call)
+            and not _was_followed_by_exception(evidence, call)
             and not _is_forced(evidence, call)
         ]
     problem = "it never ran"
@@ -132,6 +134,17 @@ def _was_followed_by_agent(evidence: Evidence, requested: RequestedCall) -> bool
         if span.parent_id == parent and span.type in ("agent", "llm"):
             return span.type == "agent"
     return False
+
+
+def _was_followed_by_exception(evidence: Evidence, requested: RequestedCall) -> bool:
+    """Return whether an exception ended the process next: the tool raised it, or did not matter."""
+    own = [call for call in evidence.model_calls if call.writer == requested.span.writer]
+    return own[-1].id == requested.span.id and any(
+        log.writer == requested.span.writer
+        and log.component == OWN_COMPONENT
+        and "uncaught exception" in str(log.attributes.get("last_words"))
+        for log in evidence.run.logs
+    )
 
 
 def _is_forced(evidence: Evidence, requested: RequestedCall) -> bool:
