@@ -138,7 +138,7 @@ def test_a_program_that_never_heard_of_vestige_is_recorded_and_its_death_stamped
 
     assert done.returncode == 128 + 9, done.stderr
     assert "plain.py: interrupted" in shown.stdout
-    assert "process exited unexpectedly after process plain.py (killed by SIGKILL)" in shown.stdout
+    assert "process plain.py exited unexpectedly (killed by SIGKILL)" in shown.stdout
 
 
 def test_a_program_that_records_is_found_again_after_its_crash(
@@ -160,7 +160,7 @@ def test_a_program_that_records_is_found_again_after_its_crash(
     assert (data["run"]["name"], data["run"]["outcome"]) == ("agent", "interrupted")
     assert sum(span["name"] == "work" and span["status"] == "ok" for span in data["spans"]) == 100
     assert [log["message"] for log in data["logs"]] == [
-        "last words: os._exit(3)",
+        "os._exit(3)",
         "process exited unexpectedly after tool search (exit status 3)",
     ]
 

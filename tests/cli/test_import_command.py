@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from support.commands import vestige
 
+DATA = Path(__file__).parents[1] / "data"
 MESSAGES = json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}])
 
 
@@ -48,6 +50,18 @@ def test_the_files_below_a_folder_are_imported(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [f"Imported 2 runs from {folder}"]
     again = vestige("import", folder, *home)
     assert again.stdout.splitlines() == [f"Imported 0 runs from {folder} (2 already present)"]
+
+
+def test_a_folder_with_files_of_several_formats_is_imported_whole(tmp_path: Path) -> None:
+    """Also if one of the formats reads folders."""
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    (folder / "chat.json").write_text(MESSAGES)
+    shutil.copy(DATA / "atif" / "v1.0.json", folder)
+
+    done = vestige("import", folder, "--home", tmp_path / "home")
+
+    assert done.stdout.splitlines() == [f"Imported 2 runs from {folder}"]
 
 
 def test_a_folder_without_readable_files_is_refused(tmp_path: Path) -> None:

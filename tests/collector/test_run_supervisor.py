@@ -230,6 +230,14 @@ def test_a_command_that_does_not_exist_is_a_usage_error(home: Home) -> None:
     assert not home.root.exists()
 
 
+def test_an_unknown_option_is_not_taken_for_a_command(home: Home) -> None:
+    done = supervised("--nme", "x", "--", "true")
+
+    assert done.returncode == 2
+    assert "No such option '--nme'. (Did you mean" in done.stderr
+    assert not home.root.exists()
+
+
 def test_a_file_that_cannot_be_executed_is_a_usage_error(home: Home, tmp_path: Path) -> None:
     """Neither a traceback nor a hang."""
     (tmp_path / "plain.txt").write_text("no program")
@@ -353,7 +361,7 @@ def test_a_reader_at_the_wrong_moment_does_not_cost_the_signal(
     found = [stamp for run in read_runs() for stamp in stamps(run)]
 
     assert parent.returncode == 137
-    assert found == ["process exited unexpectedly after process python (killed by SIGKILL)"]
+    assert found == ["process python exited unexpectedly (killed by SIGKILL)"]
 
 
 def test_a_secret_in_the_command_line_is_masked(home: Home, read_runs: ReadRuns) -> None:

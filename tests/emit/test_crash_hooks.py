@@ -355,5 +355,5 @@ def test_every_thread_that_dies_is_told(run_program: RunProgram, read_runs: Read
     )
 
     (run,) = [run for run in read_runs() if run.info.name == "many"]
-    messages = [line.message for line in run.logs if "last words" in line.message]
+    messages = [line.message for line in run.logs if "last_words" in line.attributes]
     assert len(messages) == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,27 @@ def test_a_list_marks_forks_and_replays(home: Home) -> None:
     assert elsewhere["replay_of"] == "0123456789abcdef0123456789abcdef"
     assert f"agent.py (fork of {first['short_id']})" in text
     assert f"agent.py (replay of {first['short_id']})" in text
+
+
+def test_a_fork_is_marked_if_its_root_was_read_late(home: Home) -> None:
+    """A child process of `vestige run` may be read before it."""
+    with Recorder(home, crash_hooks=False) as recorder:
+        origin, calls = record_agent(recorder)
+        fork = recorder.run("agent.py", attributes={"replay.run": origin, "replay.span": calls[1]})
+        fork.child("chat", "llm").end()
+        catch_up(home)
+        with SqliteStore.open(home.store) as store:
+            first, second = store.load_run(fork.run_id).spans[:2]
+        assert (first.type, second.type) == ("run", "llm")
+        fork.end()
+    with sqlite3.connect(home.store) as connection:  # as if the root had come last
+        connection.execute(
+            "UPDATE spans SET id = (SELECT max(id) + 1 FROM spans) WHERE span_id = ?", (fork.id,)
+        )
+    with vestige.open(home) as debugger:
+        listed = debugger.list().data()["runs"]
+
+    assert [run.get("fork_of") for run in listed] == [listed[1]["short_id"], None]
 
 
 def test_a_run_knows_its_forks_and_a_fork_its_origin(home: Home) -> None:

@@ -372,6 +372,23 @@ def test_the_head_names_the_other_runs_of_the_program(browser: Browser, tmp_path
         expect(page.get_by_role("heading", level=1)).to_have_text("program.py")
 
 
+def test_a_process_that_an_exception_ended_shows_its_traceback(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The page opens there, and the exception is a log line, not an attribute of the span."""
+    home = Home(tmp_path / "home")
+    program = tmp_path / "program.py"
+    program.write_text("import vestige\n@vestige.tool\ndef f(): pass\nf()\n{}['Oslo']\n")
+    command = [sys.executable, "-m", "vestige", "run", "--", sys.executable, str(program)]
+    subprocess.run(command, env={**os.environ, "VESTIGE_HOME": str(home.root)}, timeout=120)
+
+    with served(home.root) as url, visit(browser, f"{url}#/run/r1") as page:
+        page.get_by_role("region", name="Summary").get_by_role("button", name="Go to").click()
+
+        expect(pane(page)).to_contain_text("uncaught exception: KeyError: 'Oslo'")
+        expect(pane(page)).to_contain_text('program.py", line 5')
+
+
 def test_a_note_typed_by_keyboard_is_saved(live: Place) -> None:
     """Written on a span, read on the run after the page is loaded again."""
     page = live.at("r3", "view=tree&span=s9&tab=attributes")

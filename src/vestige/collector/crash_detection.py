@@ -235,6 +235,8 @@ def _end_log(
     elif ended is not None and ended.stopped:
         reason = ended.stopped.removesuffix(".")
         message = f"stopped by vestige run: {reason}, after {last.type} {last.name}"
+    elif last.type == "process":
+        message = f"process {last.name} exited unexpectedly"
     else:
         message = f"process exited unexpectedly after {last.type} {last.name}"
     if ended is not None:

@@ -23,11 +23,18 @@ interface Props {
   data: SpanData;
 }
 
+interface LogLine {
+  level: string;
+  message: string;
+  attributes: Record<string, unknown>;
+}
+
 export function Values({ run, index, data }: Props) {
   const isTool = run.type(index) === "tool";
   return (
     <div class="scroll grow values" tabIndex={0} role="region" aria-label="Content">
       <ErrorOf data={data} withTraceback={false} />
+      <ErrorLogs data={data} />
       {!hasContent(run, index, data) && (
         <p class="quiet">No input, output or error message was recorded</p>
       )}
@@ -52,6 +59,7 @@ function hasContent(run: RunModel, index: number, data: SpanData): boolean {
   return (
     run.inputBytes(index) !== null ||
     run.outputBytes(index) !== null ||
+    errorLogs(data).length > 0 ||
     ERROR_KEYS.some((key) => attributes[key] != null)
   );
 }
@@ -78,6 +86,40 @@ export function ErrorOf({
       <strong class="trace">{visible(title)}</strong>
       {withTraceback && <TracebackOf data={data} />}
     </section>
+  );
+}
+
+const ERROR_LOGS_SHOWN = 3;
+
+const errorLogs = ({ logs }: SpanData): LogLine[] =>
+  (logs as unknown as LogLine[]).filter((log) => log.level === "error").slice(-ERROR_LOGS_SHOWN);
+
+/** The last errors that were logged in a span: of a process, the exception that ended it. */
+function ErrorLogs({ data }: { data: SpanData }) {
+  return (
+    <>
+      {errorLogs(data).map((log, at) => {
+        const {
+          "error.type": type,
+          "error.message": message,
+          "error.stack": stack,
+        } = log.attributes;
+        const error = [type, message].filter((one) => one != null).join(": ");
+        return (
+          <section class="notice bad error-box" key={at}>
+            <strong class="trace">
+              {visible([log.message, error].filter(Boolean).join(": "))}
+            </strong>
+            {typeof stack === "string" && stack.trim() !== "" && (
+              <details class="traceback" open>
+                <summary>Traceback</summary>
+                <pre class="trace">{visible(stack.trim())}</pre>
+              </details>
+            )}
+          </section>
+        );
+      })}
+    </>
   );
 }
 

@@ -183,7 +183,7 @@ class SelfReporter:
         spans = [span for emitter in self._emitters for span in list(emitter.open_spans.values())]
         named = [f"{span.type} {span.name}" for span in spans[-OPEN_SPANS_NAMED_MAX:]]
         self._logger(context.SPAN.get()).error(
-            f"last words: {how}",
+            how,
             error=error,
             last_words=how,
             rss_bytes=rss_bytes(),

@@ -263,7 +263,7 @@ def _rss_bytes(evidence: Evidence, writer: str) -> int:
     severity="error",
     confidence=0.95,
     false_positives="an exception that leaves its run and is deliberately caught outside of it",
-    version=7,
+    version=8,
 )
 def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
     reported: set[tuple[object, object]] = set()
@@ -275,7 +275,8 @@ def uncaught_exception(evidence: Evidence) -> Iterator[Finding]:
             reported.add(_error(log.attributes))
             if found <= FINDINGS_MAX:
                 call = call_behind(evidence, log)
-                yield _uncaught(evidence, log.attributes, log.span_id, log.message, 0.95, call)
+                how = log.message.removeprefix("last words: ")  # in records of Vestige 0.1
+                yield _uncaught(evidence, log.attributes, log.span_id, how, 0.95, call)
     root = evidence.root
     if root is None or root.status not in ("error", "timeout"):
         return
