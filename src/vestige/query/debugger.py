@@ -32,7 +32,7 @@ from vestige.query.answer import Answer
 from vestige.query.evidence import Evidence, open_run
 from vestige.query.ids.resolve import Target, Want, find_run, resolve, states_by_index
 from vestige.query.text_layout import CommandAnswer
-from vestige.record.run import Run, RunInfo, SpanInfo
+from vestige.record.run import NOT_FAILED, Run, RunInfo, SpanInfo
 from vestige.settings import parse_duration
 from vestige.store.protocol import RunFilter, Store, Term
 
@@ -343,13 +343,16 @@ class Debugger:
         `policy`: also the rules of a policy that the run broke. `ids` shows recorded span ids.
         """
         from vestige.query.failures.check import CheckAnswer
+        from vestige.query.ids.lineage import find_same_program
 
         opened = self._open(id)
         report = self._examine(opened.run)
         if policy is not None:
             report = self._add_violations(opened, report, policy)
         causes = self._case_causes(opened, report)
-        return self._placed(CheckAnswer(opened.run, report, after, verbose, causes, ids))
+        related = find_same_program(self.store, opened.run.info)
+        failed = [run for run in related if run.outcome not in NOT_FAILED]
+        return self._placed(CheckAnswer(opened.run, report, after, verbose, causes, ids, failed))
 
     def _add_violations(self, opened: Evidence, report: CheckReport, policy: Policy) -> CheckReport:
         from vestige.query.policy.run_activity import read_activity

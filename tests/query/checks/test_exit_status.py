@@ -60,4 +60,8 @@ def test_the_runs_of_one_program_name_each_other(home: Home, run_program: RunPro
 
     assert f"same program: {short['main']} main (ok)" in program.stdout
     assert f"same program: {short['program.py']} program.py (error)" in own.stdout
+    checked = vestige("check", short["main"], "--home", home.root).stdout
+    assert (
+        f"program.py, of the same program, failed: vestige check {short['program.py']}" in checked
+    )
     assert "task:" not in own.stdout  # a function without arguments has no task

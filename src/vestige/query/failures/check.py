@@ -27,6 +27,7 @@ from vestige.record.run import Run, RunInfo
 from vestige.store.protocol import CheckResult, RunFilter, SpanFacts, Store
 
 SHOWN_MAX = 7
+SIBLINGS_SHOWN = 2
 SHOWN_ALL_MAX = 3
 """Findings of a run that are all shown, also those that are related to the first."""
 """Findings shown per page."""
@@ -260,6 +261,8 @@ class CheckAnswer(CommandAnswer):
     """Causes of failed test cases, by the span id of the case."""
     ids: bool = False
     """Show the recorded ids of spans in place of the short ones."""
+    failed_siblings: Sequence[RunInfo] = ()
+    """Other runs of the same program that failed."""
 
     def __post_init__(self) -> None:
         self.exit_code = int(any(found.severity == "error" for found in self.report.findings))
@@ -335,7 +338,11 @@ class CheckAnswer(CommandAnswer):
         return [f"… {formatting.pluralize(len(rest), noun)} ({names}): {command}"]
 
     def _end(self) -> list[str]:
-        lines = []
+        lines = [
+            f"{formatting.single_line(run.name, 40)}, of the same program, failed:"
+            f" {self.command('check', run.short_id)}"
+            for run in self.failed_siblings[:SIBLINGS_SHOWN]
+        ]
         # If `crash/uncaught` found something, a passed check `crash` would be misleading.
         kinds = {finding.kind.partition("/")[0] for finding in self.report.findings}
         passed = sorted(set(self.report.passed) - kinds)
@@ -346,7 +353,7 @@ class CheckAnswer(CommandAnswer):
         skipped = sorted(set(self.report.inapplicable) - kinds)
         if skipped and self.verbose:
             lines.append(f"not applicable: {', '.join(skipped)}")
-        elif skipped and lines:
+        elif skipped and passed:
             lines[-1] += f", {len(skipped)} not applicable"
         elif skipped:
             lines.append(f"{formatting.pluralize(len(skipped), 'check')} not applicable")
@@ -370,6 +377,7 @@ class CheckAnswer(CommandAnswer):
             "passed": sorted(self.report.passed),
             "not_applicable": sorted(self.report.inapplicable),
             "failed": self.report.failed,
+            "failed_siblings": [run.short_id for run in self.failed_siblings],
         }
 
 
