@@ -364,6 +364,27 @@ def test_a_reader_at_the_wrong_moment_does_not_cost_the_signal(
     assert found == ["process python exited unexpectedly (killed by SIGKILL)"]
 
 
+def test_a_run_goes_on_as_long_as_its_program(home: Home, read_runs: ReadRuns) -> None:
+    """`vestige run` is killed; the program is not, and ends by itself."""
+    program = "print('up', flush=True); input()"
+    parent = subprocess.Popen(
+        [*PYTHON_RUN, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdin is not None and parent.stdout is not None
+    parent.stdout.readline()
+    (child,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    parent.wait(timeout=120)
+    (running,) = (run for run in read_runs() if run.info.name == "python")
+    parent.stdin.write("\n")
+    parent.stdin.close()
+    psutil.wait_procs([child], timeout=120)
+    (ended,) = (run for run in read_runs() if run.info.name == "python")
+
+    assert (running.info.outcome, stamps(running)) == ("running", [])
+    assert ended.info.outcome == "interrupted"
+
+
 def test_a_secret_in_the_command_line_is_masked(home: Home, read_runs: ReadRuns) -> None:
     """What `vestige run` writes down of its command has passed the redactor."""
     secret = "sk-ant-api03-" + "Zq7" * 12

@@ -104,8 +104,11 @@ def stamp_dead(home: Home, store: Store) -> int:
         writer for writer, _, _ in home.journal_files()
     } | store.find_running_remote_writers()
     stamped = 0
-    for writer in store.writers(unfinished=True):
-        if writer.writer in unfinished:
+    writers = store.writers(unfinished=True)
+    with_children = {writer.supervisor for writer in writers if writer.writer in unfinished}
+    for writer in writers:
+        # If `vestige run` was killed, its program goes on, and so does the run.
+        if writer.writer in unfinished or writer.writer in with_children:
             continue
         ended = _find_exit(store, writer)
         if ended is None and writer.supervisor in unfinished:
