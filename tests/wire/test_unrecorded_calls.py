@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import threading
 import urllib.request
 from collections.abc import Callable
 
+import pycurl
 import pytest
 import requests
 
@@ -35,6 +37,18 @@ def call_http_client(server: Server, path: str) -> None:
     connection.close()
 
 
+def call_pycurl(server: Server, path: str) -> None:
+    answer = io.BytesIO()
+    curl = pycurl.Curl()
+    curl.setopt(pycurl.URL, server.url + path)
+    curl.setopt(pycurl.POSTFIELDS, BODY.decode())
+    curl.setopt(pycurl.WRITEDATA, answer)
+    curl.perform()
+    curl.close()
+    assert isinstance(curl, pycurl.Curl)
+    assert answer.getvalue()
+
+
 def find_reports(home: Home) -> list[str]:
     """The gaps that the runs of a home have."""
     return [
@@ -45,9 +59,12 @@ def find_reports(home: Home) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("call", [call_urllib, call_http_client])
-def test_a_call_of_the_standard_library_is_reported_on_its_run(
-    home: Home, call: Callable[[Server, str], None]
+@pytest.mark.parametrize(
+    ("call", "client"),
+    [(call_urllib, "http.client"), (call_http_client, "http.client"), (call_pycurl, "pycurl")],
+)
+def test_a_call_of_a_client_that_is_not_hooked_is_reported_on_its_run(
+    home: Home, call: Callable[[Server, str], None], client: str
 ) -> None:
     with (
         Server([chat()]) as server,
@@ -58,16 +75,21 @@ def test_a_call_of_the_standard_library_is_reported_on_its_run(
     with vestige.open(home.root) as debugger:
         shown = str(debugger.check())
 
-    report = f"a model call was not recorded: 127.0.0.1:{server.port} (http.client)"
+    report = f"a model call was not recorded: 127.0.0.1:{server.port} ({client})"
     assert find_reports(home) == [report]
     assert "a model call was not recorded: 127.0.0.1" in shown
 
 
 def test_recorded_and_other_calls_are_not_reported(home: Home) -> None:
     recorder = vestige.Recorder(home)
-    with Server([chat(), chat()]) as server, vestige.capture_http(), recorder.run("agent"):
+    with (
+        Server([chat(), chat(), chat()]) as server,
+        vestige.capture_http(),
+        recorder.run("agent"),
+    ):
         requests.post(server.url + CHAT, data=BODY, timeout=120)
         call_urllib(server, "/orders")
+        call_pycurl(server, "/orders")
 
     assert find_reports(home) == []
     assert len(calls_in(home)) == 1

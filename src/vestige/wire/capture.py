@@ -38,6 +38,7 @@ _MODULES = {
     "http.client": "unrecorded_calls",
     "websockets.asyncio.client": "unrecorded_calls.install_websockets",
     "websockets.sync.client": "unrecorded_calls.install_websockets",
+    "pycurl": "unrecorded_calls.install_pycurl",
 }
 """Clients, and the modules of this package that hook them or report their calls."""
 

@@ -1,9 +1,10 @@
-"""Report model calls of clients that are not hooked: urllib.request, http.client, WebSockets.
+"""Report model calls of clients that are not hooked: http.client, WebSockets, pycurl.
 
 Python raises an audit event for each request that `http.client` sends, and `urllib.request` uses
 `http.client`. A request with the path of a model API is reported on its run as missing, with its
 host. urllib3 also uses `http.client`, but has a hook of its own. The hook of an audit event stays
-for the life of the process; without a capture it does nothing.
+for the life of the process; without a capture it does nothing. libcurl raises no such event, so
+the handles of `pycurl` report the address that they are given.
 """
 
 from __future__ import annotations
@@ -138,4 +139,37 @@ def _check_uri(uri: Any) -> None:
         if provider_of(parts.netloc) is not None or parts.path.endswith("/realtime"):
             report(parts.hostname or "", "websockets")
     except Exception:  # noqa: BLE001  # the program's session must not fail
+        return
+
+
+def install_pycurl(module: ModuleType) -> Callable[[], None]:
+    """Report the calls of handles of `pycurl` to providers."""
+    target: Any = module
+    before, url_option = target.Curl, target.URL
+
+    def setopt(self: Any, option: Any, *value: Any) -> Any:
+        if option == url_option and value:
+            _check_url(value[0])
+        return before.setopt(self, option, *value)
+
+    # A class of the extension cannot be changed.
+    watched = type("Curl", (before,), {"setopt": setopt, "__module__": before.__module__})
+    target.Curl = watched
+
+    def undo() -> None:
+        if target.Curl is watched:
+            target.Curl = before
+
+    return undo
+
+
+def _check_url(url: str | bytes) -> None:
+    try:
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(url.decode("latin-1") if isinstance(url, bytes) else url)
+        endpoint = find_endpoint("POST", parts.netloc, parts.path)
+        if endpoint is not None and endpoint.is_model_call:
+            report(parts.netloc.rpartition("@")[2], "pycurl")
+    except Exception:  # noqa: BLE001  # the program's request must not fail
         return
