@@ -29,7 +29,7 @@ from vestige.emit.span import Span
 from vestige.errors import NotFoundError
 from vestige.home import Home
 from vestige.query.checks.progress import loops
-from vestige.query.checks.tools import tool_calls
+from vestige.query.checks.tools import orphan_calls, tool_calls
 from vestige.query.evidence import Evidence
 from vestige.store.sqlite.sqlite_store import SqliteStore
 
@@ -119,7 +119,7 @@ def test_a_last_call_without_an_id_that_never_ran_is_an_orphan(home: Home) -> No
         part = {"functionCall": {"name": "search", "args": {"q": "again"}}}
         last = think(run, *gemini_turn([{"role": "user", "parts": [{"text": "go"}]}], part))
 
-    (found,) = findings(home, tool_calls.orphan_call)
+    (found,) = findings(home, orphan_calls.orphan_call)
 
     assert found.cause == last.id
 
@@ -210,7 +210,7 @@ def test_a_call_is_no_orphan_whose_result_may_have_been_in_a_request_that_is_gon
         think(run, request(*history), answer(text="rain"))
 
     with evicted(home, "input") as evidence:
-        assert list(tool_calls.orphan_call(evidence)) == []
+        assert list(orphan_calls.orphan_call(evidence)) == []
 
 
 def test_calls_whose_arguments_are_gone_are_not_the_same_call(home: Home) -> None:

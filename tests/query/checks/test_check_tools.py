@@ -21,7 +21,7 @@ from support.planted_bugs import (
 from support.programs import RunProgram
 from vestige.home import Home
 from vestige.query.checks.process import failed_starts
-from vestige.query.checks.tools import failed_tools, tool_calls
+from vestige.query.checks.tools import failed_tools, orphan_calls, tool_calls
 from vestige.query.checks.tools.argument_schema import find_problem
 
 OSLO = {"city": "Oslo"}
@@ -101,7 +101,7 @@ def test_a_call_that_never_ran_is_an_orphan(home: Home) -> None:
         first = think(run, request(), answer(call(OSLO, "call_1"), call(OSLO, "call_2")))
         use(run, call_id="call_1")
 
-    (found,) = findings(home, tool_calls.orphan_call)
+    (found,) = findings(home, orphan_calls.orphan_call)
 
     assert found.cause == first.id
     assert "weather" in found.message
@@ -112,7 +112,7 @@ def test_a_transfer_to_another_agent_is_not_an_orphan(home: Home) -> None:
         think(run, request(), answer(call({"agent": "refunds"}, name="transfer_to_agent")))
         think(run, request(text="as the refund agent"), answer(text="done"))
 
-    assert findings(home, tool_calls.orphan_call) == []
+    assert findings(home, orphan_calls.orphan_call) == []
 
 
 @pytest.mark.parametrize(("before", "found"), [(False, 0), (True, 1)])
@@ -128,7 +128,7 @@ def test_a_call_that_another_agent_follows_may_have_started_it(
             run.child("booking desk", "agent").end()
         use(run, call_id="call_9")
 
-    assert len(findings(home, tool_calls.orphan_call)) == found
+    assert len(findings(home, orphan_calls.orphan_call)) == found
 
 
 def test_a_forced_tool_is_the_answer(home: Home) -> None:
@@ -137,7 +137,7 @@ def test_a_forced_tool_is_the_answer(home: Home) -> None:
     with recording(home) as run:
         think(run, json.dumps(body), answer(call(OSLO)))
 
-    assert findings(home, tool_calls.orphan_call) == []
+    assert findings(home, orphan_calls.orphan_call) == []
 
 
 def test_a_result_that_was_sent_as_text_is_a_result(home: Home) -> None:
@@ -146,7 +146,7 @@ def test_a_result_that_was_sent_as_text_is_a_result(home: Home) -> None:
         observation = {"role": "user", "content": "Observation: weather says 3 degrees"}
         think(run, request(observation), answer(text="3 degrees"))
 
-    assert findings(home, tool_calls.orphan_call) == []
+    assert findings(home, orphan_calls.orphan_call) == []
 
 
 def test_where_no_tools_are_recorded_nobody_knows_that_one_never_ran(home: Home) -> None:
@@ -154,7 +154,7 @@ def test_where_no_tools_are_recorded_nobody_knows_that_one_never_ran(home: Home)
     with recording(home) as run:
         think(run, request(), answer(call(OSLO)))
 
-    (found,) = findings(home, tool_calls.orphan_call)
+    (found,) = findings(home, orphan_calls.orphan_call)
 
     assert "it returned no result: it never ran, or did not finish" in found.message
 
@@ -174,7 +174,7 @@ call.end(body={answer(call(OSLO))!r})
     done = run_program(source)
 
     assert "KeyError" in done.stderr
-    assert findings(home, tool_calls.orphan_call, name="program.py") == []
+    assert findings(home, orphan_calls.orphan_call, name="program.py") == []
 
 
 def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> None:
@@ -182,7 +182,7 @@ def test_a_call_is_no_orphan_whose_result_is_in_the_next_request(home: Home) -> 
         think(run, request(), answer(call(OSLO)))
         think(run, request(requested_calls(call(OSLO)), result("rain")), answer(text="rain"))
 
-    assert findings(home, tool_calls.orphan_call) == []
+    assert findings(home, orphan_calls.orphan_call) == []
 
 
 def test_a_call_is_no_orphan_that_is_told_as_text(home: Home) -> None:
@@ -198,7 +198,7 @@ def test_a_call_is_no_orphan_that_is_told_as_text(home: Home) -> None:
         think(run, request(), answer(call(OSLO)))
         think(run, request(message, seen), answer(text="rain"))
 
-    assert findings(home, tool_calls.orphan_call) == []
+    assert findings(home, orphan_calls.orphan_call) == []
 
 
 def test_a_call_executed_twice(home: Home) -> None:
@@ -354,7 +354,10 @@ def test_a_clients_span_around_the_wires_counts_once(home: Home) -> None:
 
     assert (
         findings(
-            home, tool_calls.steps_after_answer, tool_calls.orphan_call, tool_calls.duplicate_result
+            home,
+            tool_calls.steps_after_answer,
+            orphan_calls.orphan_call,
+            tool_calls.duplicate_result,
         )
         == []
     )

@@ -38,6 +38,7 @@ FAMILIES = (
     "vestige.query.checks.answers.unsupported_answers",
     "vestige.query.checks.answers.announced_calls",
     "vestige.query.checks.answers.answer_origin",
+    "vestige.query.checks.tools.orphan_calls",
     "vestige.query.checks.tools.tool_calls",
     "vestige.query.checks.tools.relayed_calls",
     "vestige.query.checks.answers.instructions",

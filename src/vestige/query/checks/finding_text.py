@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from vestige.providers.chat_types import ToolCall
 from vestige.query import formatting
 from vestige.query.error_text import find_message
 from vestige.query.evidence import Evidence
 from vestige.record.run import SpanInfo
+
+_ARGUMENTS_SHOWN = 100
 
 
 def named(span: SpanInfo) -> str:
     """Return type, name and id of a span: `tool search (s12)`."""
     name = f"{formatting.single_line(span.type, 20)} {formatting.single_line(span.name, 60)}"
     return f"{name} ({span.short_id})"
+
+
+def format_call(call: ToolCall) -> str:
+    """Return a requested call in one line: `search({"q": "x"})`."""
+    arguments = formatting.single_line(call.arguments, _ARGUMENTS_SHOWN)
+    return f"{formatting.single_line(call.name, 60)}({arguments})"
 
 
 def format_outcome(evidence: Evidence) -> str:
