@@ -181,6 +181,10 @@ def null_home() -> Home:
     return Home(Path(os.devnull))
 
 
+_reported: set[str] = set()
+"""Errors of settings that this process has reported: several recorders read the same file."""
+
+
 def _read_settings(home: Home) -> Settings:
     """Return the settings, or the defaults and a warning: a typo must not stop an agent."""
     if is_disabled(os.environ):
@@ -188,7 +192,9 @@ def _read_settings(home: Home) -> Settings:
     try:
         return read_settings(home)
     except SettingError as error:
-        print(f"vestige: {error} Using the defaults.", file=sys.stderr)  # noqa: T201
+        if str(error) not in _reported:
+            _reported.add(str(error))
+            print(f"vestige: {error} Using the defaults.", file=sys.stderr)  # noqa: T201
         return Settings()
 
 

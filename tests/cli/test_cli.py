@@ -527,6 +527,7 @@ def test_a_path_that_cannot_be_opened_is_said_to_be_one(
 
     message = "runs/crash.wink: no such file or directory, and no such run."
     assert (missing.exit_code, missing.stderr) == (2, f"vestige: {message}\n")
+    assert foreign.exit_code == 3
     assert foreign.stderr.startswith("vestige: agent.py: not a run id, and cannot be opened")
     assert "crash.wink: no such file or directory" in homeless.stderr
 

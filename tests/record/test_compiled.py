@@ -180,7 +180,10 @@ def test_completing_does_not_undo_what_was_learned_meanwhile(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_recorder_completes_its_scanner_in_the_background(home: Home) -> None:
+def test_a_recorder_completes_its_scanner_in_the_background(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Home, "scanners", tmp_path / "scanners")  # not those of all tests
     with Recorder(home) as recorder, recorder.run("work") as run:
         redactor = recorder.redactor
         assert redactor is not None

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vestige.errors import NotFoundError, UnreadableError, UsageError
+from vestige.errors import NotFoundError, UnreadableError, UsageError, VestigeError
 from vestige.formats import NAMES
 from vestige.home import JOURNAL_SUFFIX, Home, explain_missing, get_home, has_nothing, is_default
 from vestige.limits import COPY_MAX
@@ -188,7 +188,7 @@ def open_ids(
         yield debugger, [_find_id(runs, each) for each in sources]
 
 
-def _explain_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -> NotFoundError:
+def _explain_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -> VestigeError:
     """Return an error about a path, if an id that was not found looks like one."""
     from vestige.transfer.text_encoding import find_wide_encoding
 
@@ -200,7 +200,7 @@ def _explain_path(home: Home, ids: Sequence[str | None], error: NotFoundError) -
         path = Path(split_source(text)[0])
         if os.path.exists(path):
             encoded = find_wide_encoding(path)
-            return NotFoundError(encoded or f"{path}: not a run id, and {_UNSUPPORTED}")
+            return UnreadableError(encoded or f"{path}: not a run id, and {_UNSUPPORTED}")
         if (os.sep in text or path.suffix in _SUFFIXES) and not re.search(r"\s|://", text):
             return NotFoundError(f"{text}: no such file or directory, and no such run.")
     return error

@@ -182,8 +182,14 @@ function Changed({ change }: { change: Change }) {
       <h3 class="trace">
         {oneLine(change.slice_type, 120)}{" "}
         <span class="quiet">
-          {change.before} → {change.after} items · +{change.added} −{change.removed} ~
-          {change.changed}
+          {[
+            change.added && `${count(change.added)} added`,
+            change.removed && `${count(change.removed)} removed`,
+            change.changed && `${count(change.changed)} changed`,
+          ]
+            .filter(Boolean)
+            .join(", ")}{" "}
+          · {count(change.after)} {change.after === 1 ? "item" : "items"}
         </span>
       </h3>
       <pre class="trace mono">
