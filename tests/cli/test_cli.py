@@ -270,7 +270,7 @@ def test_an_unknown_run_is_exit_2_with_the_nearest(recorded: Home) -> None:
     assert run[:8] in result.stderr
 
 
-@pytest.mark.parametrize("text", ["zzzz", "r999", "r0", "../../etc", "%", "\x1b[31m"])
+@pytest.mark.parametrize("text", ["zzzz", "r999", "r0", "../../no-such-folder", "%", "\x1b[31m"])
 def test_nonsense_for_a_run_is_exit_2_in_one_line(recorded: Home, text: str) -> None:
     """And control characters do not reach the terminal."""
     result = vestige("show", text)
