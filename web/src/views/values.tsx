@@ -110,12 +110,7 @@ function ErrorLogs({ data }: { data: SpanData }) {
             <strong class="trace">
               {visible([log.message, error].filter(Boolean).join(": "))}
             </strong>
-            {typeof stack === "string" && stack.trim() !== "" && (
-              <details class="traceback" open>
-                <summary>Traceback</summary>
-                <pre class="trace">{visible(stack.trim())}</pre>
-              </details>
-            )}
+            <Traceback stack={stack} />
           </section>
         );
       })}
@@ -123,11 +118,15 @@ function ErrorLogs({ data }: { data: SpanData }) {
   );
 }
 
-/** The frames in full; the last one, which raised, is at the end. */
 function TracebackOf({ data }: { data: SpanData }) {
   const { attributes } = data.span;
   const stack = attributes["error.stack"] ?? attributes["exception.stacktrace"];
-  if (typeof stack !== "string" || !stack.trim() || stack.trim() === titleOf(data)) return null;
+  return <Traceback stack={stack} title={titleOf(data)} />;
+}
+
+/** The frames in full; the last one, which raised, is at the end. */
+function Traceback({ stack, title = null }: { stack: unknown; title?: string | null }) {
+  if (typeof stack !== "string" || !stack.trim() || stack.trim() === title) return null;
   return (
     <details class="traceback" open>
       <summary>Traceback</summary>

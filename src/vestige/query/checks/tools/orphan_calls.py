@@ -7,6 +7,7 @@ request. Much that looks like a call is none: the answer in a structure, a trans
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -58,6 +59,7 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
     orphans = [call for call in iter_requested_calls(evidence) if not executions.match(call)]
     if orphans:
         texts = latest_texts(evidence)
+        at_the_end = _find_calls_before_exceptions(evidence)
         orphans = [
             call
             for call in orphans
@@ -65,7 +67,7 @@ def orphan_call(evidence: Evidence) -> Iterator[Finding]:
             and not _is_in_texts(call, texts)
             and not _is_transfer(evidence, call)
             and not _was_followed_by_agent(evidence, call)
-            and not _was_followed_by_exception(evidence, call)
+            and call.span.id not in at_the_end
             and not _is_forced(evidence, call)
         ]
     problem = "it never ran"
@@ -117,22 +119,25 @@ def _is_transfer(evidence: Evidence, requested: RequestedCall) -> bool:
 
 def _was_followed_by_agent(evidence: Evidence, requested: RequestedCall) -> bool:
     """Return whether another agent ran next, which the call may have started by another name."""
-    parent = requested.span.parent_id
-    for span in islice(evidence.run.spans, evidence.places[requested.span.id] + 1, None):
-        if span.parent_id == parent and span.type in ("agent", "llm"):
-            return span.type == "agent"
-    return False
+    siblings = evidence.children[requested.span.parent_id]
+    place = evidence.places[requested.span.id]
+    at = bisect_right(siblings, place, key=lambda each: evidence.places[each.id])
+    kinds = (span.type for span in islice(siblings, at, None))
+    return next((kind for kind in kinds if kind in ("agent", "llm")), "") == "agent"
 
 
-def _was_followed_by_exception(evidence: Evidence, requested: RequestedCall) -> bool:
-    """Return whether an exception ended the process next: the tool raised it, or did not matter."""
-    own = [call for call in evidence.model_calls if call.writer == requested.span.writer]
-    return own[-1].id == requested.span.id and any(
-        log.writer == requested.span.writer
-        and log.component == OWN_COMPONENT
-        and "uncaught exception" in str(log.attributes.get("last_words"))
+def _find_calls_before_exceptions(evidence: Evidence) -> set[str]:
+    """Return the last model call of each process that an uncaught exception ended.
+
+    A tool that it requested raised the exception, or did not matter any more."""
+    ended = {
+        log.writer
         for log in evidence.run.logs
-    )
+        if log.component == OWN_COMPONENT
+        and "uncaught exception" in str(log.attributes.get("last_words"))
+    }
+    last = {call.writer: call.id for call in evidence.model_calls}
+    return {last[writer] for writer in ended & last.keys()}
 
 
 def _is_forced(evidence: Evidence, requested: RequestedCall) -> bool:
