@@ -229,7 +229,8 @@ def _find_command(store: Store, run: Run) -> str | None:
         if span.type == "run" and (command := _read_words(span.attributes.get("command"))):
             return shlex.join(command)
     for span in spans:
-        if span.type == "process" and (words := _read_words(span.attributes.get("argv"))):
+        words = _read_words(span.attributes.get("argv")) if span.type == "process" else []
+        if words and not words[0].startswith("-"):  # the code of `python -c` is not in it
             program = Path(words[0])
             return shlex.join(["python", *words]) if program.suffix == ".py" else shlex.join(words)
     return None
